@@ -1,0 +1,39 @@
+# All set-up happens here: a fresh clone needs Python (>= 3.10) and make, nothing else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: train test test-slow lint types format setup clean
+
+train: setup
+	@$(BIN)/python -c "print('make train: coming with the training part of torchcaps. \
+	Until then, see routing by agreement at work: $(BIN)/python examples/house_and_boat.py')"
+
+test: lint types
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+test-slow: setup
+	$(BIN)/python -m pytest -m slow
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup
+	$(BIN)/mypy
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+setup: $(READY)
+
+# The constraints choose the CPU build of torch; without them pip would fetch gigabytes of CUDA packages.
+$(READY): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

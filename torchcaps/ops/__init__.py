@@ -1,0 +1,40 @@
+"""Stateless numerics: squash, the routing algorithms on votes, and the clustering they come from.
+
+Letters used throughout: B images, I children, J parents, d numbers in a child's pose, D in a parent's.
+Every algorithm has a line-by-line reference in its folder, which the tests compare values and gradients with.
+"""
+
+from torchcaps.ops.baselines import frozen_routing, random_coupling, random_routing, uniform_routing
+from torchcaps.ops.dynamic import dynamic_routing, sample_parents
+from torchcaps.ops.em import em_routing
+from torchcaps.ops.gmm import GaussianMixture, gaussian_mixture
+from torchcaps.ops.kmeans import SoftKMeans, kmeans_routing, soft_kmeans
+from torchcaps.ops.optimized import optimized_routing
+from torchcaps.ops.result import RoutingOutput, RoutingTrace, vector_output
+from torchcaps.ops.schedules import Schedule, annealed, counting
+from torchcaps.ops.squash import SQUASH_KINDS, length, squash
+
+__all__ = [
+    "SQUASH_KINDS",
+    "GaussianMixture",
+    "RoutingOutput",
+    "RoutingTrace",
+    "Schedule",
+    "SoftKMeans",
+    "annealed",
+    "counting",
+    "dynamic_routing",
+    "em_routing",
+    "frozen_routing",
+    "gaussian_mixture",
+    "kmeans_routing",
+    "length",
+    "optimized_routing",
+    "random_coupling",
+    "random_routing",
+    "sample_parents",
+    "soft_kmeans",
+    "squash",
+    "uniform_routing",
+    "vector_output",
+]

@@ -1,0 +1,193 @@
+"""Dynamic routing by agreement, on votes."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from torchcaps.checks import (
+    require_choice,
+    require_count,
+    require_finite,
+    require_float,
+    require_mask,
+    require_shape,
+    require_votes,
+)
+from torchcaps.ops.coupling import agreement, drop_masked, weigh, weighted_sum
+from torchcaps.ops.result import Iterations, RoutingOutput, vector_output
+from torchcaps.ops.squash import length
+from torchcaps.ops.squash import squash as squash_vectors
+
+UPDATES = ("accumulate", "replace")
+GRADIENTS = ("all", "last")
+
+
+def dynamic_routing(
+    votes: Tensor,
+    iterations: int = 3,
+    *,
+    activation: Tensor | None = None,
+    mask: Tensor | None = None,
+    parent_mask: Tensor | None = None,
+    logits: Tensor | None = None,
+    bias: Tensor | None = None,
+    squash: str = "sabour",
+    update: str = "accumulate",
+    gradient: str = "all",
+    leaky: bool = False,
+    amend: bool = False,
+    trace: bool = False,
+) -> RoutingOutput:
+    r"""Children send more of themselves to the parents that agree with their votes.
+
+    ::
+
+        b = logits
+        repeat r times:  c_ij = softmax_j(b_ij)        over the parents
+                         s_j  = Σ_i c_ij û_ij + bias_j
+                         v_j  = squash(s_j)
+                         b_ij = b_ij + ⟨û_ij, v_j⟩     not after the last iteration
+
+    Sabour, Frosst, Hinton 2017, "Dynamic Routing Between Capsules", arXiv 1710.09829, procedure 1.
+
+    The trace's objective is −Σ c_ij⟨û_ij, v_j⟩ + Σ_i KL(c_i ‖ c_i^old) (Wang & Liu 2018). The algorithm descends
+    it only while the factor ‖s‖²/(1+‖s‖²) inside v_j is held constant, so it need not fall.
+
+    Args:
+        votes: û, what each child predicts for each parent.
+        iterations: r; the result is that of exactly r passes.
+        activation: the children's activation; needed by ``amend`` only.
+        mask: False marks children that are padding; they have no influence, their coupling is 0.
+        parent_mask: False takes a parent out of the softmax; its coupling is 0. A random one in training
+            (:func:`sample_parents`) is partial sampling normalisation.
+        logits: the initial b, a log prior of the coupling; zeros if None.
+        bias: added to s_j. The authors' code learns one (initially 0.1); without it the result for −û is the
+            negative of that for û, so routing cannot tell x from −x (Peer et al. 2021).
+        squash: a kind of :func:`~torchcaps.ops.squash`.
+        update: ``accumulate`` (the paper) or ``replace``: b_ij = ⟨û_ij, v_j⟩ (Su Jianlin).
+        gradient: through ``all`` iterations (the authors' code) or only the ``last``, with the agreements that led
+            to it held constant (many other implementations; less memory).
+        leaky: softmax over {0, b_i1 … b_iJ}, the first entry dropped: a child may go nowhere (Zhao et al. 2018).
+        amend: coefficient amendment, c_ij ← a_i c_ij: a child counts by its activation (Zhao et al. 2018).
+        trace: record every iteration.
+
+    Shapes:
+        votes ``[B, I, J, D]``, activation and mask ``[B, I]``, parent_mask ``[J]`` or ``[B, J]``,
+        logits ``[J]``, ``[I, J]`` or ``[B, I, J]``, bias ``[J, D]`` →
+        pose ``[B, J, D]``, activation ``[B, J]``, coupling ``[B, I, J]``.
+    """
+    require_votes(votes)
+    require_count("iterations", iterations)
+    require_choice("update", update, UPDATES)
+    require_choice("gradient", gradient, GRADIENTS)
+    parents = _parents(votes, parent_mask)
+    b = _initial_logits(votes, logits)  # [B, I, J]
+    if bias is not None:
+        require_shape("bias", bias, tuple(votes.shape[2:]), meaning="[parents, pose size]")
+    votes, weight = drop_masked(votes, mask)
+    if amend:
+        weight = _amendment(votes, activation) if weight is None else weight * _amendment(votes, activation)
+
+    steps, old = Iterations(trace), None
+    for t in range(iterations):
+        share = _share(b, parents, leaky)  # [B, I, J]
+        coupling = weigh(share, weight)
+        s = weighted_sum(coupling, votes)  # [B, J, D]
+        pose = squash_vectors(s if bias is None else s + bias, squash)
+        if t + 1 < iterations or trace:
+            agree = agreement(votes, pose)  # [B, I, J]
+            if trace:
+                objective = -(coupling * agree).sum(dim=(1, 2)) + _divergence(share, old, mask)
+                steps.add(coupling, pose, length(pose), objective)
+                old = share
+            if gradient == "last":
+                agree = agree.detach()
+            b = b + agree if update == "accumulate" else agree
+    return vector_output(pose, coupling, steps.stack())
+
+
+def sample_parents(
+    batch: int,
+    parents: int,
+    fraction: float,
+    *,
+    generator: torch.Generator | None = None,
+    device: torch.device | None = None,
+) -> Tensor:
+    """A random subset K of the parents for each image, for partial sampling normalisation (Joewell He 2018, eq. 41).
+
+    Args:
+        batch: number of images B.
+        parents: number of parents J.
+        fraction: how much of the parents to keep, in (0, 1]; at least one is kept.
+        generator: source of randomness; torch's default (``torch.manual_seed``) if None.
+        device: of the result.
+
+    Shapes:
+        → bool ``[B, J]``, the same number of True in every row.
+    """
+    if not 0 < fraction <= 1:
+        raise ValueError(f"the fraction of parents to keep must be in (0, 1], got {fraction}.")
+    keep = max(1, round(fraction * parents))
+    rank = torch.rand(batch, parents, generator=generator, device=device).argsort(dim=1).argsort(dim=1)
+    return rank < keep
+
+
+def _initial_logits(votes: Tensor, logits: Tensor | None) -> Tensor:
+    batch, children, parents, _ = votes.shape
+    if logits is None:
+        return votes.new_zeros(batch, children, parents)
+    require_shape(
+        "logits",
+        logits,
+        (parents,),
+        (children, parents),
+        (batch, children, parents),
+        meaning="[parents], [children, parents] or [batch, children, parents]",
+    )
+    return logits.expand(batch, children, parents)
+
+
+def _parents(votes: Tensor, parent_mask: Tensor | None) -> Tensor | None:
+    """The parents that take part, as bool [B or 1, 1, J]."""
+    if parent_mask is None:
+        return None
+    batch, _, parents, _ = votes.shape
+    require_mask("parent_mask", parent_mask, (parents,), (batch, parents), meaning="[parents] or [batch, parents]")
+    return parent_mask.view(-1, 1, parents)
+
+
+def _amendment(votes: Tensor, activation: Tensor | None) -> Tensor:
+    """The children's activation as a weight [B, I, 1]."""
+    if activation is None:
+        raise ValueError("amend=True scales each coupling by the child's activation: pass activation [B, I].")
+    require_float("activation", activation)
+    require_shape("activation", activation, tuple(votes.shape[:2]), meaning="[batch, children]")
+    require_finite("activation", activation)
+    return activation[:, :, None]
+
+
+def _share(b: Tensor, parents: Tensor | None, leaky: bool) -> Tensor:
+    """Each child's distribution over the parents, softmax of b [B, I, J] over the last dimension."""
+    if parents is not None:
+        # The lowest finite number instead of −∞: a row with no parent at all gives 0, not NaN.
+        b = b.masked_fill(~parents, torch.finfo(b.dtype).min)
+    share = F.pad(b, (1, 0)).softmax(dim=-1)[..., 1:] if leaky else b.softmax(dim=-1)
+    return share if parents is None else share * parents
+
+
+def _divergence(share: Tensor, old: Tensor | None, mask: Tensor | None) -> Tensor | float:
+    """Σ_i KL(c_i ‖ c_i^old) over the children in use, what leaks counted as one more parent: [B]."""
+    if old is None:
+        return 0.0
+
+    def kl(new: Tensor, past: Tensor) -> Tensor:
+        return torch.xlogy(new, new) - torch.xlogy(new, past)
+
+    leak, old_leak = ((1 - part.sum(dim=-1)).clamp_min(0) for part in (share, old))
+    both = (leak > 0) & (old_leak > 0)  # without leaky, what is left of 1 is rounding
+    rest = torch.where(both, kl(leak, torch.where(both, old_leak, 1)), 0)
+    each = kl(share, torch.where(share > 0, old, 1)).sum(dim=-1) + rest  # [B, I]
+    return (each if mask is None else each * mask).sum(dim=-1)

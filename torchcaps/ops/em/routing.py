@@ -1,0 +1,153 @@
+"""EM routing for capsules that carry their own activation, on votes."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from torchcaps.checks import require_count, require_finite, require_float, require_shape, require_votes
+from torchcaps.ops.coupling import drop_masked, weighted_sum
+from torchcaps.ops.result import Iterations, RoutingOutput
+from torchcaps.ops.schedules import Schedule, named_schedule, resolve_schedule
+
+
+def em_routing(
+    votes: Tensor,
+    activation: Tensor,
+    beta_u: Tensor | float,
+    beta_a: Tensor | float,
+    iterations: int = 3,
+    *,
+    inverse_temperature: Schedule | str = "authors",
+    mask: Tensor | None = None,
+    variance_floor: float = 1e-4,
+    mass: float | None = 100.0,
+    compete_within: int | None = None,
+    trace: bool = False,
+) -> RoutingOutput:
+    r"""Each parent is a Gaussian fitted to the votes that the children assign to it.
+
+    ::
+
+        R_ij = 1/J
+        repeat r times:
+          M-step  R_ij ← R_ij a_i,  m_j = Σ_i R_ij
+                  μ_jh  = Σ_i R_ij V_ijh / m_j
+                  σ²_jh = Σ_i R_ij (V_ijh − μ_jh)² / m_j
+                  cost_j = Σ_h (β_u + ln σ_jh) m_j
+                  a_j = sigmoid(λ (β_a − cost_j))
+          E-step  R_ij = a_j N(V_ij; μ_j, σ_j) / Σ_k a_k N(V_ik; μ_k, σ_k)      not after the last M-step
+
+    Hinton, Sabour, Frosst 2018, "Matrix Capsules with EM Routing" (ICLR), procedure 1. Everything is computed
+    in log space. The three pitfalls of Gritzman 2019 (arXiv 1907.00652) are handled, and each can be switched back
+    on to see what it does:
+
+    - a parent with one child has no variance: ``variance_floor`` bounds σ² from below (0: no bound);
+    - the data mass m_j differs from layer to layer, and so does the meaning of λ: ``mass`` scales it so that an even
+      share of the children counts as that much in every layer (None: raw sums);
+    - children compete over all their parents: ``compete_within=T`` would let them compete only among T neighbours
+      in the list of parents, such as the types at one position (None: all).
+
+    Args:
+        votes: V, a matrix pose flattened to D numbers.
+        activation: the children's activations.
+        beta_u: cost of describing a vote by a parent at all (absorbs ln √(2π) + ½).
+        beta_a: benefit of an active parent.
+        iterations: r; r M-steps and r−1 E-steps.
+        inverse_temperature: λ. ``authors``: 0.01·(1−0.95^(t+1)); ``authors-class``: a quarter of that;
+            ``counting``: 1, 2, 3 …; or a constant, one value per iteration, a function of the iteration.
+        mask: False marks children that are padding.
+        variance_floor: least σ².
+        mass: what an even share of the children counts as. 100 is Gritzman's choice for the authors' λ.
+        compete_within: None, or the number of neighbouring parents among which children compete.
+        trace: record every iteration; the objective is Σ_j cost_j.
+
+    Shapes:
+        votes ``[B, I, J, D]``, activation and mask ``[B, I]``, betas scalar or ``[J]`` →
+        pose μ ``[B, J, D]``, activation ``[B, J]``, coupling R ``[B, I, J]`` (before it is scaled by a_i).
+    """
+    require_votes(votes)
+    batch, children, parents, _ = votes.shape
+    _require_em_inputs(votes, activation, beta_u, beta_a)
+    if variance_floor < 0:
+        raise ValueError(f"variance_floor must not be negative, got {variance_floor}.")
+    if compete_within is not None:
+        require_count("compete_within", compete_within)
+        if parents % compete_within:
+            raise ValueError(f"compete_within must divide the {parents} parents, got {compete_within}.")
+    lambdas = resolve_schedule("inverse_temperature", named_schedule(inverse_temperature), iterations)
+    votes, weight = drop_masked(votes, mask)
+    if mask is not None:
+        activation = activation.masked_fill(~mask, 0)
+    scale = _mass_scale(votes, mask, mass)
+    log_r = votes.new_full((batch, children, parents), -math.log(compete_within or parents))
+
+    steps = Iterations(trace)
+    for t, lam in enumerate(lambdas):
+        mean, variance, amount = _m_step(log_r, activation, votes, mask)  # [B, J, D], [B, J, D], [B, J]
+        variance = variance.clamp_min(variance_floor)
+        cost = (beta_u * votes.shape[3] + 0.5 * variance.log().sum(dim=-1)) * amount * scale  # [B, J]
+        log_a = F.logsigmoid(lam * (beta_a - cost))
+        if trace:
+            steps.add(_coupling(log_r, weight), mean, log_a.exp(), cost.sum(dim=1))
+        if t + 1 < iterations:
+            log_r = _e_step(votes, mean, variance, log_a, compete_within)
+    return RoutingOutput(mean, log_a.exp(), _coupling(log_r, weight), steps.stack())
+
+
+def _m_step(log_r: Tensor, activation: Tensor, votes: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean, variance and data mass of every parent."""
+    amount = (log_r.exp() * activation[:, :, None]).sum(dim=1)  # [B, J]
+    if mask is not None:
+        log_r = log_r.masked_fill(~mask[:, :, None], torch.finfo(log_r.dtype).min)
+    if log_r.shape[1] > 0:
+        # A factor per parent cancels in the means; taking out the largest R keeps far parents from underflowing.
+        log_r = log_r - log_r.amax(dim=1, keepdim=True).detach()
+    share = log_r.exp() * activation[:, :, None]  # [B, I, J]
+    # A parent whose children are all absent gets pose 0 instead of 0/0.
+    share = share / share.sum(dim=1, keepdim=True).clamp_min(torch.finfo(votes.dtype).eps)
+    mean = weighted_sum(share, votes)  # [B, J, D]
+    variance = weighted_sum(share, (votes - mean[:, None]).square())  # [B, J, D]
+    return mean, variance, amount
+
+
+def _e_step(
+    votes: Tensor, mean: Tensor, variance: Tensor, log_a: Tensor, compete_within: int | None
+) -> Tensor:
+    """Log of the children's responsibilities [B, I, J]; constants of the Gaussian cancel."""
+    distance = ((votes - mean[:, None]).square() / variance[:, None]).sum(dim=-1)  # [B, I, J]
+    log_p = log_a - 0.5 * variance.log().sum(dim=-1)  # [B, J]
+    score = log_p[:, None] - 0.5 * distance
+    if compete_within is None:
+        return score.log_softmax(dim=-1)
+    return score.unflatten(-1, (-1, compete_within)).log_softmax(dim=-1).flatten(-2)
+
+
+def _coupling(log_r: Tensor, weight: Tensor | None) -> Tensor:
+    return log_r.exp() if weight is None else log_r.exp() * weight
+
+
+def _mass_scale(votes: Tensor, mask: Tensor | None, mass: float | None) -> Tensor | float:
+    """The factor that makes an even share of the children, I/J, count as ``mass``: a number or [B, 1]."""
+    if mass is None:
+        return 1.0
+    if not mass > 0:
+        raise ValueError(f"mass must be positive, or None for raw sums, got {mass}.")
+    _, children, parents, _ = votes.shape
+    if mask is None:
+        return mass * parents / max(children, 1)
+    return mass * parents / mask.sum(dim=1, keepdim=True).clamp_min(1).to(votes.dtype)
+
+
+def _require_em_inputs(votes: Tensor, activation: Tensor, beta_u: Tensor | float, beta_a: Tensor | float) -> None:
+    if activation is None:
+        raise ValueError("EM routing weighs every vote by the child's activation: pass activation [B, I].")
+    require_float("activation", activation)
+    require_shape("activation", activation, tuple(votes.shape[:2]), meaning="[batch, children]")
+    require_finite("activation", activation)
+    for name, beta in (("beta_u", beta_u), ("beta_a", beta_a)):
+        if isinstance(beta, Tensor):
+            require_shape(name, beta, (), (1,), (votes.shape[2],), meaning="a scalar or [parents]")

@@ -1,0 +1,37 @@
+"""Routing algorithms as modules, and the resolver: a name, a mapping or an instance."""
+
+from torchcaps.routing.base import (
+    FunctionRouting,
+    Routing,
+    RoutingLike,
+    list_routings,
+    register_routing,
+    resolve_routing,
+    unregister_routing,
+)
+from torchcaps.routing.em import EMRouting
+from torchcaps.routing.vector import (
+    DynamicRouting,
+    FrozenRouting,
+    KMeansRouting,
+    OptimizedRouting,
+    RandomRouting,
+    UniformRouting,
+)
+
+__all__ = [
+    "DynamicRouting",
+    "EMRouting",
+    "FrozenRouting",
+    "FunctionRouting",
+    "KMeansRouting",
+    "OptimizedRouting",
+    "RandomRouting",
+    "Routing",
+    "RoutingLike",
+    "UniformRouting",
+    "list_routings",
+    "register_routing",
+    "resolve_routing",
+    "unregister_routing",
+]

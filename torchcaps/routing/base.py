@@ -1,0 +1,169 @@
+"""What a routing module is, and how names become routings."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, TypeVar
+
+from torch import Tensor, nn
+
+from torchcaps.checks import require_choice
+from torchcaps.ops.result import RoutingOutput
+
+
+class Routing(nn.Module):
+    """An algorithm that turns votes into parents, with its learned parameters.
+
+    A layer calls :meth:`build` once with its sizes; parameters that depend on them are made there. Using one
+    instance in two layers of the same sizes shares its parameters, as with any module.
+
+    Subclasses implement :meth:`forward`, and :meth:`make_parameters` if they have any.
+    """
+
+    permutation_invariant: ClassVar[bool] = True
+    """False where the coupling belongs to a child's index, so that exchanging children changes the result."""
+
+    normalized_weights: ClassVar[bool] = False
+    """True where the algorithm assumes W_ij / ‖W_ij‖_F; capsule layers follow it unless told otherwise."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sizes: tuple[int | None, int, int] | None = None
+
+    def build(self, children: int | None, parents: int, size: int) -> None:
+        """Fix the sizes: number of children (None: any number), of parents, and of a parent's pose."""
+        sizes = (children, parents, size)
+        if self._sizes is None:
+            self._sizes = sizes
+            self.make_parameters(children, parents, size)
+        elif self._sizes != sizes:
+            raise ValueError(
+                f"this {type(self).__name__} already belongs to a layer with (children, parents, pose size) = "
+                f"{self._sizes}; a layer with {sizes} needs its own instance."
+            )
+
+    def make_parameters(self, children: int | None, parents: int, size: int) -> None:
+        """Make what is learned or kept; nothing by default."""
+
+    def require_built(self) -> None:
+        """Raise unless the sizes are known."""
+        if self._sizes is None:
+            raise RuntimeError(
+                f"{type(self).__name__} has parameters whose sizes are not known yet: give it to a capsule layer, "
+                "or call build(children, parents, size) first."
+            )
+
+    def forward(
+        self,
+        votes: Tensor,
+        activation: Tensor | None = None,
+        mask: Tensor | None = None,
+        trace: bool = False,
+    ) -> RoutingOutput:
+        """Route votes ``[B, I, J, D]`` from children with activation and mask ``[B, I]``."""
+        raise TypeError(f"{type(self).__name__} must implement forward(votes, activation, mask, trace).")
+
+
+class FunctionRouting(Routing):
+    """A plain routing function as a module; what :func:`register_routing` makes of a function."""
+
+    def __init__(self, function: Callable[..., RoutingOutput], **options: Any) -> None:
+        super().__init__()
+        known = inspect.signature(function).parameters
+        for option in options:
+            require_choice(f"option of routing {function.__name__}", option, set(known) - _CALL_ARGUMENTS)
+        self.function = function
+        self.options = options
+
+    def forward(
+        self,
+        votes: Tensor,
+        activation: Tensor | None = None,
+        mask: Tensor | None = None,
+        trace: bool = False,
+    ) -> RoutingOutput:
+        """Call the function."""
+        return self.function(votes, activation=activation, mask=mask, trace=trace, **self.options)
+
+    def extra_repr(self) -> str:
+        """Show the function's name and options."""
+        return ", ".join([self.function.__name__, *(f"{k}={v!r}" for k, v in self.options.items())])
+
+
+RoutingLike = str | Routing | Mapping[str, Any]
+"""A registered name, an instance, or ``{"name": …, **options}`` as in a recipe."""
+
+_CALL_ARGUMENTS = {"votes", "activation", "mask", "trace"}
+_routings: dict[str, Callable[..., Routing]] = {}
+_Registered = TypeVar("_Registered", bound=Callable[..., Any])
+
+
+def register_routing(name: str) -> Callable[[_Registered], _Registered]:
+    """Make a routing available by name, in every layer and model: a decorator.
+
+    It takes a function ``f(votes, *, activation, mask, trace, **options)`` that returns a
+    :class:`~torchcaps.ops.RoutingOutput`, or a :class:`Routing` subclass if there is something to learn::
+
+        @register_routing("mean")
+        def mean_routing(votes, *, activation=None, mask=None, trace=False):
+            coupling = votes.new_full(votes.shape[:3], 1 / votes.shape[2])
+            if mask is not None:
+                coupling = coupling * mask[:, :, None]
+            pose = squash(torch.einsum("bij,bijd->bjd", coupling, votes))
+            return vector_output(pose, coupling)
+
+        CapsuleLinear(..., routing="mean")
+
+    :func:`torchcaps.testing.assert_routing` checks what every routing must fulfil.
+    """
+
+    def register(routing: _Registered) -> _Registered:
+        if name in _routings:
+            raise ValueError(f"a routing named {name!r} is already registered; choose another name.")
+        if isinstance(routing, type):
+            if not issubclass(routing, Routing):
+                raise TypeError(f"{routing.__name__} must be a subclass of torchcaps.routing.Routing.")
+            _routings[name] = routing
+        else:
+            missing = _CALL_ARGUMENTS - set(inspect.signature(routing).parameters)
+            if missing:
+                raise TypeError(
+                    f"a routing function takes (votes, *, activation, mask, trace, **options); "
+                    f"{routing.__name__} lacks {', '.join(sorted(missing))}."
+                )
+            _routings[name] = lambda **options: FunctionRouting(routing, **options)
+        return routing
+
+    return register
+
+
+def unregister_routing(name: str) -> None:
+    """Forget a routing, for instance one that was registered in a notebook cell that is run again."""
+    require_choice("routing", name, _routings)
+    del _routings[name]
+
+
+def list_routings() -> list[str]:
+    """The names of all registered routings."""
+    return sorted(_routings)
+
+
+def resolve_routing(routing: RoutingLike) -> Routing:
+    """A routing from its name, from ``{"name": …, **options}``, or the instance itself."""
+    if isinstance(routing, Routing):
+        return routing
+    if isinstance(routing, Mapping):
+        options = dict(routing)
+        name = options.pop("name", None)
+        if name is None:
+            raise ValueError(f"a routing given as a mapping needs a 'name', got {dict(routing)!r}.")
+    elif isinstance(routing, str):
+        name, options = routing, {}
+    else:
+        raise TypeError(f"a routing is a name, a mapping with a name, or a Routing instance, got {routing!r}.")
+    require_choice("routing", name, _routings)
+    try:
+        return _routings[name](**options)
+    except TypeError as error:
+        raise TypeError(f"routing {name!r} cannot be made with {options}: {error}") from error

@@ -1,0 +1,73 @@
+"""EM routing with its learned costs."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from torchcaps.ops import RoutingOutput, Schedule, em_routing
+from torchcaps.ops.schedules import named_schedule, resolve_schedule
+from torchcaps.routing.base import Routing, register_routing
+
+
+@register_routing("em")
+class EMRouting(Routing):
+    """Routing by fitting Gaussians (Hinton et al. 2018): :func:`torchcaps.ops.em_routing` with learned β_u and β_a.
+
+    Args:
+        iterations: r.
+        inverse_temperature: λ; ``authors``, ``authors-class``, ``counting``, a constant, one value per iteration,
+            or a function of the iteration.
+        variance_floor: least variance.
+        mass: what an even share of the children counts as; None for raw sums.
+        compete_within: None, or the number of neighbouring parents among which children compete.
+    """
+
+    beta_u: nn.Parameter
+    beta_a: nn.Parameter
+
+    def __init__(
+        self,
+        iterations: int = 3,
+        *,
+        inverse_temperature: Schedule | str = "authors",
+        variance_floor: float = 1e-4,
+        mass: float | None = 100.0,
+        compete_within: int | None = None,
+    ) -> None:
+        super().__init__()
+        resolve_schedule("inverse_temperature", named_schedule(inverse_temperature), iterations)
+        self.iterations, self.inverse_temperature = iterations, inverse_temperature
+        self.variance_floor, self.mass, self.compete_within = variance_floor, mass, compete_within
+
+    def make_parameters(self, children: int | None, parents: int, size: int) -> None:  # noqa: ARG002
+        """Make β_u and β_a ``[J]``, one each per parent."""
+        self.beta_u = nn.Parameter(torch.zeros(parents))
+        self.beta_a = nn.Parameter(torch.zeros(parents))
+
+    def forward(
+        self,
+        votes: Tensor,
+        activation: Tensor | None = None,
+        mask: Tensor | None = None,
+        trace: bool = False,
+    ) -> RoutingOutput:
+        """Route votes ``[B, I, J, D]`` of children with activation ``[B, I]``, which is required."""
+        self.require_built()
+        return em_routing(
+            votes,
+            activation,
+            self.beta_u,
+            self.beta_a,
+            self.iterations,
+            inverse_temperature=self.inverse_temperature,
+            mask=mask,
+            variance_floor=self.variance_floor,
+            mass=self.mass,
+            compete_within=self.compete_within,
+            trace=trace,
+        )
+
+    def extra_repr(self) -> str:
+        """Show iterations and λ."""
+        return f"iterations={self.iterations}, inverse_temperature={self.inverse_temperature!r}"

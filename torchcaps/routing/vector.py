@@ -1,0 +1,301 @@
+"""Routings between vector capsules: dynamic, optimised, k-means, and the controls."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from torchcaps.checks import require_choice, require_count
+from torchcaps.ops import (
+    SQUASH_KINDS,
+    RoutingOutput,
+    Schedule,
+    dynamic_routing,
+    frozen_routing,
+    kmeans_routing,
+    optimized_routing,
+    random_routing,
+    sample_parents,
+    uniform_routing,
+)
+from torchcaps.ops.dynamic.routing import GRADIENTS, UPDATES
+from torchcaps.ops.kmeans.routing import DISTANCES
+from torchcaps.ops.schedules import resolve_schedule
+from torchcaps.routing.base import Routing, RoutingLike, register_routing, resolve_routing
+
+
+@register_routing("dynamic")
+class DynamicRouting(Routing):
+    """Routing by agreement (Sabour et al. 2017): :func:`torchcaps.ops.dynamic_routing` with what it can learn.
+
+    Args:
+        iterations: r.
+        squash: a kind of :func:`torchcaps.ops.squash`.
+        update: ``accumulate`` the agreements (the paper) or ``replace`` them.
+        gradient: through ``all`` iterations or only the ``last``.
+        bias: learn a bias of the parents, initially 0.1 as in the authors' code. Off in the paper's counts.
+        prior: learn the initial logits, per child and parent (per parent if the number of children is open).
+        leaky: a child may go nowhere.
+        amend: a child counts by its activation.
+        partial_sampling: in training, the fraction of the parents, drawn anew for each image with torch's
+            generator, that a child may choose from; None for all.
+    """
+
+    def __init__(
+        self,
+        iterations: int = 3,
+        *,
+        squash: str = "sabour",
+        update: str = "accumulate",
+        gradient: str = "all",
+        bias: bool = False,
+        prior: bool = False,
+        leaky: bool = False,
+        amend: bool = False,
+        partial_sampling: float | None = None,
+    ) -> None:
+        super().__init__()
+        require_count("iterations", iterations)
+        require_choice("squash kind", squash, SQUASH_KINDS)
+        require_choice("update", update, UPDATES)
+        require_choice("gradient", gradient, GRADIENTS)
+        if partial_sampling is not None and not 0 < partial_sampling <= 1:
+            raise ValueError(f"partial_sampling must be in (0, 1] or None, got {partial_sampling}.")
+        self.iterations, self.squash, self.update, self.gradient = iterations, squash, update, gradient
+        self.leaky, self.amend, self.partial_sampling = leaky, amend, partial_sampling
+        self.with_bias, self.with_prior = bias, prior
+        self.bias: nn.Parameter | None = None
+        self.prior: nn.Parameter | None = None
+
+    def make_parameters(self, children: int | None, parents: int, size: int) -> None:
+        """Make the bias ``[J, D]`` and the prior ``[I, J]`` or ``[J]``, where wanted."""
+        if self.with_bias:
+            self.bias = nn.Parameter(torch.full((parents, size), 0.1))
+        if self.with_prior:
+            self.prior = nn.Parameter(torch.zeros((parents,) if children is None else (children, parents)))
+
+    def forward(
+        self,
+        votes: Tensor,
+        activation: Tensor | None = None,
+        mask: Tensor | None = None,
+        trace: bool = False,
+    ) -> RoutingOutput:
+        """Route votes ``[B, I, J, D]``."""
+        if self.with_bias or self.with_prior:
+            self.require_built()
+        parent_mask = None
+        if self.training and self.partial_sampling is not None:
+            batch, _, parents, _ = votes.shape
+            parent_mask = sample_parents(batch, parents, self.partial_sampling, device=votes.device)
+        return dynamic_routing(
+            votes,
+            self.iterations,
+            activation=activation,
+            mask=mask,
+            parent_mask=parent_mask,
+            logits=self.prior,
+            bias=self.bias,
+            squash=self.squash,
+            update=self.update,
+            gradient=self.gradient,
+            leaky=self.leaky,
+            amend=self.amend,
+            trace=trace,
+        )
+
+    def extra_repr(self) -> str:
+        """Show the number of iterations."""
+        return f"iterations={self.iterations}"
+
+
+@register_routing("optimized")
+class OptimizedRouting(Routing):
+    """Routing with an objective that it provably descends (Wang & Liu 2018).
+
+    :func:`torchcaps.ops.optimized_routing`; layers normalise their weights for it.
+
+    Args:
+        iterations: r.
+        alpha: weight of the entropy; a constant, one value per iteration, or a function of the iteration.
+    """
+
+    normalized_weights: ClassVar[bool] = True
+
+    def __init__(self, iterations: int = 3, *, alpha: Schedule = 1.0) -> None:
+        super().__init__()
+        resolve_schedule("alpha", alpha, iterations)
+        self.iterations, self.alpha = iterations, alpha
+
+    def forward(
+        self,
+        votes: Tensor,
+        activation: Tensor | None = None,  # noqa: ARG002
+        mask: Tensor | None = None,
+        trace: bool = False,
+    ) -> RoutingOutput:
+        """Route votes ``[B, I, J, D]``."""
+        return optimized_routing(votes, self.iterations, alpha=self.alpha, mask=mask, trace=trace)
+
+    def extra_repr(self) -> str:
+        """Show iterations and α."""
+        return f"iterations={self.iterations}, alpha={self.alpha}"
+
+
+@register_routing("kmeans")
+class KMeansRouting(Routing):
+    """Soft k-means on the votes: :func:`torchcaps.ops.kmeans_routing`.
+
+    Args:
+        iterations: r.
+        distance: ``euclid`` (squared) or ``inner``.
+        sharpness: K; a constant, one value per iteration, or a function of the iteration.
+        squash: a kind of :func:`torchcaps.ops.squash`.
+    """
+
+    def __init__(
+        self,
+        iterations: int = 3,
+        *,
+        distance: str = "euclid",
+        sharpness: Schedule = 1.0,
+        squash: str = "sabour",
+    ) -> None:
+        super().__init__()
+        resolve_schedule("sharpness", sharpness, iterations)
+        require_choice("distance", distance, DISTANCES)
+        require_choice("squash kind", squash, SQUASH_KINDS)
+        self.iterations, self.distance, self.sharpness, self.squash = iterations, distance, sharpness, squash
+
+    def forward(
+        self,
+        votes: Tensor,
+        activation: Tensor | None = None,  # noqa: ARG002
+        mask: Tensor | None = None,
+        trace: bool = False,
+    ) -> RoutingOutput:
+        """Route votes ``[B, I, J, D]``."""
+        return kmeans_routing(
+            votes,
+            self.iterations,
+            distance=self.distance,
+            sharpness=self.sharpness,
+            squash=self.squash,
+            mask=mask,
+            trace=trace,
+        )
+
+    def extra_repr(self) -> str:
+        """Show iterations, distance and K."""
+        return f"iterations={self.iterations}, distance={self.distance!r}, sharpness={self.sharpness}"
+
+
+@register_routing("uniform")
+class UniformRouting(Routing):
+    """No routing at all: every child sends the same share to every parent."""
+
+    def __init__(self, *, squash: str = "sabour") -> None:
+        super().__init__()
+        require_choice("squash kind", squash, SQUASH_KINDS)
+        self.squash = squash
+
+    def forward(
+        self,
+        votes: Tensor,
+        activation: Tensor | None = None,  # noqa: ARG002
+        mask: Tensor | None = None,
+        trace: bool = False,
+    ) -> RoutingOutput:
+        """Route votes ``[B, I, J, D]``."""
+        return uniform_routing(votes, squash=self.squash, mask=mask, trace=trace)
+
+
+@register_routing("random")
+class RandomRouting(Routing):
+    """A random coupling, fixed by the seed and the same for every image."""
+
+    permutation_invariant: ClassVar[bool] = False
+
+    def __init__(self, *, seed: int = 0, squash: str = "sabour") -> None:
+        super().__init__()
+        require_choice("squash kind", squash, SQUASH_KINDS)
+        self.seed, self.squash = seed, squash
+
+    def forward(
+        self,
+        votes: Tensor,
+        activation: Tensor | None = None,  # noqa: ARG002
+        mask: Tensor | None = None,
+        trace: bool = False,
+    ) -> RoutingOutput:
+        """Route votes ``[B, I, J, D]``."""
+        return random_routing(votes, seed=self.seed, squash=self.squash, mask=mask, trace=trace)
+
+    def extra_repr(self) -> str:
+        """Show the seed."""
+        return f"seed={self.seed}"
+
+
+@register_routing("frozen")
+class FrozenRouting(Routing):
+    """The average coupling that another routing found once, kept for every image ever after.
+
+    It is taken from the first batch seen in training, or from any votes given to :meth:`freeze` (those of a
+    trained model, to ask whether its routing still decides anything). Until then the coupling is uniform. It is saved
+    with the weights.
+
+    Args:
+        source: the routing whose coupling is kept; a name, a mapping or an instance.
+        squash: a kind of :func:`torchcaps.ops.squash`.
+    """
+
+    permutation_invariant: ClassVar[bool] = False
+    coupling: Tensor
+    is_frozen: Tensor
+
+    def __init__(self, *, source: RoutingLike = "dynamic", squash: str = "sabour") -> None:
+        super().__init__()
+        require_choice("squash kind", squash, SQUASH_KINDS)
+        self.source, self.squash = resolve_routing(source), squash
+        self._frozen = False  # the same as is_frozen, as a Python value: reading it never waits for a device
+        self.register_load_state_dict_post_hook(_remember_frozen)
+
+    def make_parameters(self, children: int | None, parents: int, size: int) -> None:
+        """Make the table ``[I, J]``."""
+        if children is None:
+            raise ValueError(
+                "frozen routing keeps one coupling per child, so the number of children must be fixed: "
+                "give the layer in_capsules, or use 'uniform' or 'random'."
+            )
+        self.source.build(children, parents, size)
+        self.register_buffer("coupling", torch.full((children, parents), 1 / parents))
+        self.register_buffer("is_frozen", torch.zeros((), dtype=torch.bool))
+
+    def freeze(self, votes: Tensor, activation: Tensor | None = None, mask: Tensor | None = None) -> None:
+        """Keep the source's coupling for these votes ``[B, I, J, D]``, averaged over the images."""
+        self.require_built()
+        with torch.no_grad():
+            coupling = self.source(votes, activation, mask).coupling.mean(dim=0)
+            self.coupling.copy_(coupling)
+            self.is_frozen.fill_(True)
+        self._frozen = True
+
+    def forward(
+        self,
+        votes: Tensor,
+        activation: Tensor | None = None,
+        mask: Tensor | None = None,
+        trace: bool = False,
+    ) -> RoutingOutput:
+        """Route votes ``[B, I, J, D]``."""
+        self.require_built()
+        if self.training and not self._frozen:
+            self.freeze(votes, activation, mask)
+        return frozen_routing(votes, self.coupling, squash=self.squash, mask=mask, trace=trace)
+
+
+def _remember_frozen(module: nn.Module, _: object) -> None:
+    if isinstance(module, FrozenRouting) and hasattr(module, "is_frozen"):
+        module._frozen = bool(module.is_frozen)
