@@ -274,11 +274,12 @@ class FrozenRouting(Routing):
         self.register_buffer("is_frozen", torch.zeros((), dtype=torch.bool))
 
     def freeze(self, votes: Tensor, activation: Tensor | None = None, mask: Tensor | None = None) -> None:
-        """Keep the source's coupling for these votes ``[B, I, J, D]``, averaged over the images."""
+        """Keep the source's coupling for these votes ``[B, I, J, D]``, averaged over the images that have the child."""
         self.require_built()
         with torch.no_grad():
-            coupling = self.source(votes, activation, mask).coupling.mean(dim=0)
-            self.coupling.copy_(coupling)
+            total = self.source(votes, activation, mask).coupling.sum(dim=0)  # [I, J]
+            seen = votes.new_full((1, 1), len(votes)) if mask is None else mask.sum(dim=0)[:, None]
+            self.coupling.copy_(total / seen.clamp_min(1))
             self.is_frozen.fill_(True)
         self._frozen = True
 

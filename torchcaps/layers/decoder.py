@@ -1,0 +1,69 @@
+"""From capsules back to an image."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from torchcaps.capsules import Capsules
+from torchcaps.checks import require_count
+from torchcaps.targets import object_masks
+
+
+class ReconstructionDecoder(nn.Module):
+    """Decode an image from the capsules of the classes it shows; all others are set to zero.
+
+    Fully connected layers with ReLU, and a sigmoid at the end (Sabour et al. 2017, §4.1).
+
+    Args:
+        capsules: J, number of class capsules.
+        dim: D, size of their poses.
+        image_shape: shape of the image, such as ``(1, 28, 28)``.
+        hidden: widths of the layers between.
+
+    Shapes:
+        pose ``[B, J, D]`` → ``[B, *image_shape]``, or ``[B, M, *image_shape]`` for M objects.
+    """
+
+    def __init__(self, capsules: int, dim: int, image_shape: Sequence[int], hidden: Sequence[int] = (512, 1024)) -> None:
+        super().__init__()
+        self.capsules, self.dim, self.image_shape = capsules, dim, tuple(image_shape)
+        layers: list[nn.Module] = []
+        width = capsules * dim
+        for size in hidden:
+            require_count("hidden", size)
+            layers += [nn.Linear(width, size), nn.ReLU()]
+            width = size
+        self.layers = nn.Sequential(*layers, nn.Linear(width, math.prod(self.image_shape)), nn.Sigmoid())
+
+    def forward(self, capsules: Capsules, target: Tensor | None = None, objects: int = 1) -> Tensor:
+        """Decode what ``target`` names, or else the longest capsules.
+
+        Args:
+            capsules: pose ``[B, J, D]``.
+            target: class indices ``[B]``: one image each; indices ``[B, M]``: M images, one per object; class flags
+                ``[B, J]``: one image from all flagged capsules together.
+            objects: without a target, how many of the longest capsules to decode, one image each.
+        """
+        if target is None:
+            require_count("objects", objects)
+            if objects > self.capsules:
+                raise ValueError(f"cannot decode the {objects} longest of {self.capsules} capsules.")
+            longest = capsules.activation.topk(objects, dim=1).indices  # [B, M]
+            target = longest[:, 0] if objects == 1 else longest
+        several = target.dim() == 2 and target.dtype != torch.bool and not target.is_floating_point()
+        masks = object_masks(target, self.capsules)  # [B, M, J]
+        images = self.decode(capsules.pose[:, None] * masks[..., None])  # [B, M, *image]
+        return images if several else images[:, 0]
+
+    def decode(self, pose: Tensor) -> Tensor:
+        """Decode poses as they are, masked by the caller: ``[..., J, D]`` → ``[..., *image_shape]``."""
+        if pose.shape[-2:] != (self.capsules, self.dim):
+            raise ValueError(
+                f"the decoder expects poses of {self.capsules} capsules of size {self.dim}, got {tuple(pose.shape)}."
+            )
+        decoded: Tensor = self.layers(pose.flatten(-2))
+        return decoded.unflatten(-1, self.image_shape)

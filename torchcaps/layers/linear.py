@@ -1,0 +1,118 @@
+"""Fully connected capsules."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from torchcaps.capsules import Capsules
+from torchcaps.checks import require_count
+from torchcaps.ops.result import RoutingOutput
+from torchcaps.routing.base import RoutingLike, resolve_routing
+
+
+class CapsuleLinear(nn.Module):
+    r"""Every child votes for every parent; a routing decides whose votes count.
+
+    ::
+
+        û_ij = u_i W_ij          (shared: û_ij = u_i W_j)
+        v = routing(û)
+
+    Sabour et al. 2017, arXiv 1710.09829, eq. 2.
+
+    Args:
+        in_capsules: I, number of children. With ``shared=True`` it may be None: any number.
+        in_dim: d, size of a child's pose.
+        out_capsules: J, number of parents.
+        out_dim: D, size of a parent's pose.
+        routing: a name, ``{"name": …, **options}`` or a :class:`~torchcaps.routing.Routing`.
+        shared: one W_j per parent for all children instead of one W_ij per pair.
+        normalize: use W_ij / ‖W_ij‖_F (Wang & Liu 2018). None: if the routing asks for it, as ``optimized`` does.
+
+    Shapes:
+        pose ``[B, I, d]`` in any arrangement with I capsules (matrix poses are read as vectors), activation and
+        mask likewise → pose ``[B, J, D]``, activation ``[B, J]``.
+        weight ``[I, J, d, D]``, or ``[J, d, D]`` if shared.
+    """
+
+    def __init__(
+        self,
+        in_capsules: int | None,
+        in_dim: int,
+        out_capsules: int,
+        out_dim: int,
+        routing: RoutingLike = "dynamic",
+        *,
+        shared: bool = False,
+        normalize: bool | None = None,
+    ) -> None:
+        super().__init__()
+        if in_capsules is not None:
+            require_count("in_capsules", in_capsules)
+        elif not shared:
+            raise ValueError("without shared=True every child has its own weights: in_capsules must be given.")
+        for name, value in (("in_dim", in_dim), ("out_capsules", out_capsules), ("out_dim", out_dim)):
+            require_count(name, value)
+        self.in_capsules, self.in_dim, self.out_capsules, self.out_dim = in_capsules, in_dim, out_capsules, out_dim
+        self.shared = shared
+        self.routing = resolve_routing(routing)
+        self.routing.build(in_capsules, out_capsules, out_dim)
+        self.normalize = self.routing.normalized_weights if normalize is None else normalize
+        shape = (out_capsules, in_dim, out_dim)
+        self.weight = nn.Parameter(torch.empty(shape if shared or in_capsules is None else (in_capsules, *shape)))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        r"""Draw new weights so that before training ‖s_j‖ does not depend on the layer's size.
+
+        With equal couplings s_j = (1/J) Σ_i u_i W_ij, so E‖s_j‖² = σ² D Σ_i ‖u_i‖² / J². σ = 1.36·J/√(I·D) keeps it at
+        1.85 times the mean ‖u_i‖², which for the CapsNet of the paper is the authors' σ = 0.1. (With the
+        softmax over the right axis, weights ten times smaller or larger do not train.) Shared weights of an open number
+        of children are drawn as if there were 64.
+        """
+        children = self.in_capsules or 64
+        std = 1.36 * self.out_capsules / (children * self.out_dim) ** 0.5
+        nn.init.normal_(self.weight, std=std)
+
+    def effective_weight(self) -> Tensor:
+        """The weights as the votes use them: normalised if the layer does so."""
+        if not self.normalize:
+            return self.weight
+        return nn.functional.normalize(self.weight.flatten(-2), dim=-1).view_as(self.weight)
+
+    def votes(self, capsules: Capsules) -> Tensor:
+        """û ``[B, I, J, D]`` from children in any arrangement."""
+        pose = self._checked(capsules).pose
+        equation = "bid,jdk->bijk" if self.shared else "bid,ijdk->bijk"
+        return torch.einsum(equation, pose, self.effective_weight())
+
+    def route(self, capsules: Capsules, trace: bool = False) -> RoutingOutput:
+        """The parents together with the coupling and, if asked for, every iteration."""
+        flat = self._checked(capsules)
+        output: RoutingOutput = self.routing(self.votes(flat), flat.activation, flat.mask, trace)
+        return output
+
+    def forward(self, capsules: Capsules) -> Capsules:
+        """The parents."""
+        output = self.route(capsules)
+        return Capsules(output.pose, output.activation)
+
+    def _checked(self, capsules: Capsules) -> Capsules:
+        flat = capsules.validate().flatten()
+        children, dim = flat.pose.shape[1:]
+        if dim != self.in_dim or (self.in_capsules is not None and children != self.in_capsules):
+            count = "any number of" if self.in_capsules is None else str(self.in_capsules)
+            raise ValueError(
+                f"CapsuleLinear expects {count} input capsules of size {self.in_dim}, "
+                f"got pose of shape {tuple(capsules.pose.shape)}."
+                + (" shared=True takes any number of capsules." if children != self.in_capsules else "")
+            )
+        return flat
+
+    def extra_repr(self) -> str:
+        """Show sizes."""
+        return (
+            f"{self.in_capsules or 'any'}×{self.in_dim} → {self.out_capsules}×{self.out_dim}, "
+            f"shared={self.shared}, normalize={self.normalize}"
+        )

@@ -1,0 +1,133 @@
+"""Primary capsules: from feature maps to the first capsules."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from torchcaps.capsules import Capsules
+from torchcaps.checks import require_choice, require_count, require_finite, require_float, require_mask
+from torchcaps.ops.squash import SQUASH_KINDS, squash
+
+
+class _PrimaryCapsules(nn.Module):
+    """What the one- and two-dimensional layer share; ``spatial`` is their number of dimensions."""
+
+    spatial: int
+    conv: nn.Conv1d | nn.Conv2d
+
+    def __init__(self, types: int, dim: int, squash: str) -> None:
+        super().__init__()
+        require_count("types", types)
+        require_count("dim", dim)
+        require_choice("squash kind", squash, SQUASH_KINDS)
+        self.types, self.dim, self.squash = types, dim, squash
+
+    def forward(self, features: Tensor, mask: Tensor | None = None) -> Capsules:
+        """Make capsules of features ``[B, C, *positions]``; mask ``[B, *positions]`` marks padding with False.
+
+        A capsule whose window touches padding is masked, so padding never influences a result.
+        """
+        self._check(features)
+        maps = self.conv(features)  # [B, T·D, *positions]
+        # A capsule is the D channels of ONE type at ONE position: split the channels, then bring them last.
+        # Splitting without the permutation would mix positions into a capsule.
+        pose = maps.unflatten(1, (self.types, self.dim)).movedim((1, 2), (-2, -1))  # [B, *positions, T, D]
+        pose = squash(pose, self.squash)
+        if mask is None:
+            return Capsules.from_pose(pose)
+        require_mask("mask", mask, (len(features), *features.shape[2:]), meaning="[batch, *positions]")
+        valid = self._windows_without_padding(mask)
+        return Capsules.from_pose(pose, valid[..., None].expand(pose.shape[:-1]))
+
+    def _check(self, features: Tensor) -> None:
+        require_float("features", features)
+        if features.dim() != 2 + self.spatial or features.shape[1] != self.conv.in_channels:
+            sizes = "length" if self.spatial == 1 else "height, width"
+            raise ValueError(
+                f"{type(self).__name__} expects features of shape [batch, {self.conv.in_channels}, {sizes}], "
+                f"got {tuple(features.shape)}."
+            )
+        for size, kernel, pad in zip(
+            features.shape[2:], self.conv.kernel_size, self.conv.padding, strict=True
+        ):
+            if size + 2 * int(pad) < kernel:
+                raise ValueError(
+                    f"{type(self).__name__} slides a window of {tuple(self.conv.kernel_size)} over features of size "
+                    f"{tuple(features.shape[2:])}, which is too small. Use a larger input, a smaller kernel or padding."
+                )
+        require_finite("features", features)
+
+    def _windows_without_padding(self, mask: Tensor) -> Tensor:
+        pool = F.max_pool1d if self.spatial == 1 else F.max_pool2d
+        padded = (~mask)[:, None].float()
+        touched = pool(padded, self.conv.kernel_size, self.conv.stride, self.conv.padding)  # type: ignore[operator]
+        return touched[:, 0] == 0
+
+    def extra_repr(self) -> str:
+        """Show types and pose size."""
+        return f"types={self.types}, dim={self.dim}, squash={self.squash!r}"
+
+
+class PrimaryCapsules2d(_PrimaryCapsules):
+    """A convolution whose channels are grouped into capsules, squashed (Sabour et al. 2017, §4).
+
+    Args:
+        in_channels: C, channels of the features.
+        types: T, kinds of capsules at every position.
+        dim: D, size of a pose.
+        kernel_size: of the convolution.
+        stride: of the convolution.
+        padding: of the convolution.
+        squash: a kind of :func:`torchcaps.ops.squash`.
+
+    Shapes:
+        features ``[B, C, H, W]`` → pose ``[B, H', W', T, D]``, activation ``[B, H', W', T]``.
+    """
+
+    spatial = 2
+
+    def __init__(
+        self,
+        in_channels: int,
+        types: int,
+        dim: int,
+        kernel_size: int | tuple[int, int],
+        stride: int | tuple[int, int] = 1,
+        padding: int | tuple[int, int] = 0,
+        squash: str = "sabour",
+    ) -> None:
+        super().__init__(types, dim, squash)
+        self.conv = nn.Conv2d(in_channels, types * dim, kernel_size, stride, padding)
+
+
+class PrimaryCapsules1d(_PrimaryCapsules):
+    """The same along a sequence, such as a sentence.
+
+    Args:
+        in_channels: C, channels of the features.
+        types: T, kinds of capsules at every position.
+        dim: D, size of a pose.
+        kernel_size: of the convolution.
+        stride: of the convolution.
+        padding: of the convolution.
+        squash: a kind of :func:`torchcaps.ops.squash`.
+
+    Shapes:
+        features ``[B, C, L]`` → pose ``[B, L', T, D]``, activation ``[B, L', T]``.
+    """
+
+    spatial = 1
+
+    def __init__(
+        self,
+        in_channels: int,
+        types: int,
+        dim: int,
+        kernel_size: int = 1,
+        stride: int = 1,
+        padding: int = 0,
+        squash: str = "sabour",
+    ) -> None:
+        super().__init__(types, dim, squash)
+        self.conv = nn.Conv1d(in_channels, types * dim, kernel_size, stride, padding)

@@ -1,0 +1,160 @@
+"""Margin, spread and reconstruction loss, their schedules, and their sum."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from torchcaps.checks import require_choice, require_finite, require_float
+from torchcaps.models.output import ModelOutput
+from torchcaps.targets import class_flags
+
+
+def _check_scores(name: str, scores: Tensor, target: Tensor) -> None:
+    require_float(name, scores)
+    if scores.dim() != 2:
+        raise ValueError(f"{name} must have shape [batch, classes], got {tuple(scores.shape)}.")
+    if len(target) != len(scores):
+        raise ValueError(f"{name} for {len(scores)} images, but targets for {len(target)}.")
+    require_finite(name, scores)
+
+
+def margin_loss(
+    lengths: Tensor, target: Tensor, *, present: float = 0.9, absent: float = 0.1, down_weight: float = 0.5
+) -> Tensor:
+    r"""A present class should be longer than 0.9, an absent one shorter than 0.1.
+
+    ::
+
+        Σ_k T_k max(0, m⁺ − ‖v_k‖)² + λ (1 − T_k) max(0, ‖v_k‖ − m⁻)²
+
+    summed over the classes, averaged over the images. Sabour et al. 2017, arXiv 1710.09829, eq. 4.
+
+    Args:
+        lengths: the class capsules' lengths, as they are: no softmax.
+        target: class indices ``[B]`` or ``[B, M]``, or class flags ``[B, K]``; any number of classes may be present.
+        present: m⁺.
+        absent: m⁻.
+        down_weight: λ, so that the many absent classes do not shrink all lengths at first.
+
+    Shapes:
+        lengths ``[B, K]`` → scalar.
+    """
+    _check_scores("lengths", lengths, target)
+    flags = class_flags(target, lengths.shape[1]).to(lengths.dtype)
+    missing = flags * (present - lengths).clamp_min(0).square()
+    false = (1 - flags) * (lengths - absent).clamp_min(0).square()
+    return (missing + down_weight * false).sum(dim=1).mean()
+
+
+def spread_loss(activations: Tensor, target: Tensor, margin: float = 0.9) -> Tensor:
+    r"""The right class should be more active than every other one by a margin.
+
+    ::
+
+        Σ_{i≠t} max(0, m − (a_t − a_i))²
+
+    averaged over the images. Hinton et al. 2018, eq. 3. Raise m while training:
+    :func:`spread_margin_by_epoch` or :func:`spread_margin_by_step`.
+
+    Args:
+        activations: of the class capsules.
+        target: one class index per image.
+        margin: m.
+
+    Shapes:
+        activations ``[B, K]``, target ``[B]`` → scalar.
+    """
+    _check_scores("activations", activations, target)
+    if target.dim() != 1:
+        raise ValueError(f"spread loss needs one class index per image, shape [batch]; got {tuple(target.shape)}.")
+    flags = class_flags(target, activations.shape[1])
+    right = (activations * flags).sum(dim=1, keepdim=True)  # [B, 1]
+    short = (margin - (right - activations)).clamp_min(0).square()
+    return short.masked_fill(flags, 0).sum(dim=1).mean()
+
+
+def spread_margin_by_epoch(epoch: int, start: float = 0.2, step: float = 0.1, end: float = 0.9) -> float:
+    """0.2 in epoch 0, then 0.1 more per epoch up to 0.9 (S. Cheng 2018, after Hinton et al. 2018)."""
+    return min(end, start + step * epoch)
+
+
+def spread_margin_by_step(step: int) -> float:
+    """m = 0.2 + 0.79·σ(min(10, step/50000 − 4)): the schedule in the code of Hinton et al. 2018."""
+    return 0.2 + 0.79 / (1 + math.exp(-min(10.0, step / 50_000 - 4)))
+
+
+def reconstruction_loss(reconstruction: Tensor, image: Tensor, scale: float = 0.0005) -> Tensor:
+    """``scale`` times the SUM of squared pixel errors of an image, averaged over the images.
+
+    The sum keeps the stated scale true for every image size; a mean would divide it by the number of pixels.
+    Sabour et al. 2017, §4.1.
+
+    Shapes:
+        reconstruction and image ``[B, *image]``, or both with several objects ``[B, M, *image]`` → scalar.
+    """
+    if reconstruction.shape != image.shape:
+        raise ValueError(
+            f"the reconstruction has shape {tuple(reconstruction.shape)}, the image {tuple(image.shape)}; they "
+            "must be equal. Several objects need one target image each: [batch, objects, *image]."
+        )
+    return scale * (reconstruction - image).square().flatten(1).sum(dim=1).mean()
+
+
+class LossParts(NamedTuple):
+    """A loss and what it is made of; ``total.backward()`` trains."""
+
+    total: Tensor
+    classification: Tensor
+    reconstruction: Tensor
+
+
+class CapsuleLoss(nn.Module):
+    """Classification loss plus scaled reconstruction loss, for any model of this library.
+
+    Args:
+        classification: ``margin`` (capsules, single or multi label), ``spread`` (matrix capsules) or ``cross-entropy``
+            (the CNN baselines, on logits).
+        reconstruction_scale: weight of the sum of squared pixel errors; 0 leaves it out.
+        margin: m of the spread loss; a schedule sets the attribute while training.
+
+    Shapes:
+        ``loss(output, target, image)``: the model's output, targets as in :func:`margin_loss`, the image to
+        reconstruct ``[B, *image]`` (or ``[B, M, *image]``, one per object) → :class:`LossParts`.
+    """
+
+    KINDS = ("margin", "spread", "cross-entropy")
+
+    def __init__(
+        self, classification: str = "margin", *, reconstruction_scale: float = 0.0005, margin: float = 0.9
+    ) -> None:
+        super().__init__()
+        require_choice("classification loss", classification, self.KINDS)
+        if reconstruction_scale < 0:
+            raise ValueError(f"reconstruction_scale must not be negative, got {reconstruction_scale}.")
+        self.classification, self.reconstruction_scale, self.margin = classification, reconstruction_scale, margin
+
+    def forward(self, output: ModelOutput, target: Tensor, image: Tensor | None = None) -> LossParts:
+        """Loss of one batch."""
+        if self.classification == "margin":
+            classification = margin_loss(output.scores, target)
+        elif self.classification == "spread":
+            classification = spread_loss(output.scores, target, self.margin)
+        else:
+            _check_scores("logits", output.scores, target)
+            classification = F.cross_entropy(output.scores, target)
+        reconstruction = classification.new_zeros(())
+        if output.reconstruction is not None and self.reconstruction_scale > 0:
+            if image is None:
+                raise ValueError(
+                    "the model reconstructs: pass the image to compare with, or set reconstruction_scale=0."
+                )
+            reconstruction = reconstruction_loss(output.reconstruction, image, self.reconstruction_scale)
+        return LossParts(classification + reconstruction, classification, reconstruction)
+
+    def extra_repr(self) -> str:
+        """Show kind and scale."""
+        return f"{self.classification!r}, reconstruction_scale={self.reconstruction_scale}"

@@ -1,0 +1,43 @@
+"""Which classes an image shows, in the three forms that people hold them in."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def object_masks(target: Tensor, classes: int) -> Tensor:
+    """One row of class flags per object.
+
+    Args:
+        target: class indices ``[B]`` (one object), class indices ``[B, M]`` (M objects), or flags ``[B, classes]``
+            of bool or floating type (one row that may hold several classes).
+        classes: number of classes.
+
+    Shapes:
+        → bool ``[B, 1, classes]``, ``[B, M, classes]`` or ``[B, 1, classes]``.
+    """
+    if target.dtype == torch.bool or target.is_floating_point():
+        if target.dim() != 2 or target.shape[1] != classes:
+            raise ValueError(
+                f"class flags must have shape [batch, {classes}], got {tuple(target.shape)} of {target.dtype}. "
+                "Class indices are integers: target.long()."
+            )
+        return (target > 0.5)[:, None]
+    if target.dim() not in (1, 2):
+        raise ValueError(
+            f"class indices must have shape [batch] or [batch, objects], got {tuple(target.shape)}."
+        )
+    indices = target if target.dim() == 2 else target[:, None]
+    if not torch.compiler.is_compiling() and indices.numel() and indices.device.type == "cpu":
+        low, high = (int(bound) for bound in indices.aminmax())
+        if low < 0 or high >= classes:
+            raise ValueError(
+                f"labels must be in 0 … {classes - 1} for {classes} classes, got values from {low} to {high}."
+            )
+    return indices[:, :, None] == torch.arange(classes, device=target.device)
+
+
+def class_flags(target: Tensor, classes: int) -> Tensor:
+    """Bool ``[B, classes]``: True for every class that is present. ``target`` as in :func:`object_masks`."""
+    return object_masks(target, classes).any(dim=1)
