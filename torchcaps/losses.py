@@ -83,7 +83,7 @@ def spread_margin_by_epoch(epoch: int, start: float = 0.2, step: float = 0.1, en
 
 
 def spread_margin_by_step(step: int) -> float:
-    """m = 0.2 + 0.79·σ(min(10, step/50000 − 4)): the schedule in the code of Hinton et al. 2018."""
+    """M = 0.2 + 0.79·σ(min(10, step/50000 − 4)): the schedule in the code of Hinton et al. 2018."""
     return 0.2 + 0.79 / (1 + math.exp(-min(10.0, step / 50_000 - 4)))
 
 
@@ -135,7 +135,11 @@ class CapsuleLoss(nn.Module):
         require_choice("classification loss", classification, self.KINDS)
         if reconstruction_scale < 0:
             raise ValueError(f"reconstruction_scale must not be negative, got {reconstruction_scale}.")
-        self.classification, self.reconstruction_scale, self.margin = classification, reconstruction_scale, margin
+        self.classification, self.reconstruction_scale, self.margin = (
+            classification,
+            reconstruction_scale,
+            margin,
+        )
 
     def forward(self, output: ModelOutput, target: Tensor, image: Tensor | None = None) -> LossParts:
         """Loss of one batch."""

@@ -25,9 +25,7 @@ def object_masks(target: Tensor, classes: int) -> Tensor:
             )
         return (target > 0.5)[:, None]
     if target.dim() not in (1, 2):
-        raise ValueError(
-            f"class indices must have shape [batch] or [batch, objects], got {tuple(target.shape)}."
-        )
+        raise ValueError(f"class indices must have shape [batch] or [batch, objects], got {tuple(target.shape)}.")
     indices = target if target.dim() == 2 else target[:, None]
     if not torch.compiler.is_compiling() and indices.numel() and indices.device.type == "cpu":
         low, high = (int(bound) for bound in indices.aminmax())

@@ -28,7 +28,9 @@ class ReconstructionDecoder(nn.Module):
         pose ``[B, J, D]`` → ``[B, *image_shape]``, or ``[B, M, *image_shape]`` for M objects.
     """
 
-    def __init__(self, capsules: int, dim: int, image_shape: Sequence[int], hidden: Sequence[int] = (512, 1024)) -> None:
+    def __init__(
+        self, capsules: int, dim: int, image_shape: Sequence[int], hidden: Sequence[int] = (512, 1024)
+    ) -> None:
         super().__init__()
         self.capsules, self.dim, self.image_shape = capsules, dim, tuple(image_shape)
         layers: list[nn.Module] = []
@@ -66,4 +68,4 @@ class ReconstructionDecoder(nn.Module):
                 f"the decoder expects poses of {self.capsules} capsules of size {self.dim}, got {tuple(pose.shape)}."
             )
         decoded: Tensor = self.layers(pose.flatten(-2))
-        return decoded.unflatten(-1, self.image_shape)
+        return decoded.view(*decoded.shape[:-1], *self.image_shape)

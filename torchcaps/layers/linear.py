@@ -54,7 +54,12 @@ class CapsuleLinear(nn.Module):
             raise ValueError("without shared=True every child has its own weights: in_capsules must be given.")
         for name, value in (("in_dim", in_dim), ("out_capsules", out_capsules), ("out_dim", out_dim)):
             require_count(name, value)
-        self.in_capsules, self.in_dim, self.out_capsules, self.out_dim = in_capsules, in_dim, out_capsules, out_dim
+        self.in_capsules, self.in_dim, self.out_capsules, self.out_dim = (
+            in_capsules,
+            in_dim,
+            out_capsules,
+            out_dim,
+        )
         self.shared = shared
         self.routing = resolve_routing(routing)
         self.routing.build(in_capsules, out_capsules, out_dim)
@@ -64,15 +69,11 @@ class CapsuleLinear(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        r"""Draw new weights so that before training ‖s_j‖ does not depend on the layer's size.
+        """Draw new weights with the routing's :meth:`~torchcaps.routing.Routing.initial_std`.
 
-        With equal couplings s_j = (1/J) Σ_i u_i W_ij, so E‖s_j‖² = σ² D Σ_i ‖u_i‖² / J². σ = 1.36·J/√(I·D) keeps it at
-        1.85 times the mean ‖u_i‖², which for the CapsNet of the paper is the authors' σ = 0.1. (With the
-        softmax over the right axis, weights ten times smaller or larger do not train.) Shared weights of an open number
-        of children are drawn as if there were 64.
+        Shared weights of an open number of children are drawn as if there were 64.
         """
-        children = self.in_capsules or 64
-        std = 1.36 * self.out_capsules / (children * self.out_dim) ** 0.5
+        std = self.routing.initial_std(self.in_capsules or 64, self.out_capsules, self.out_dim)
         nn.init.normal_(self.weight, std=std)
 
     def effective_weight(self) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -15,6 +16,12 @@ class _PrimaryCapsules(nn.Module):
 
     spatial: int
     conv: nn.Conv1d | nn.Conv2d
+
+    @property
+    def padding(self) -> tuple[int, ...]:
+        """Zeros around the features, per dimension."""
+        padding = self.conv.padding
+        return padding if isinstance(padding, tuple) else (0,) * self.spatial
 
     def __init__(self, types: int, dim: int, squash: str) -> None:
         super().__init__()
@@ -48,20 +55,18 @@ class _PrimaryCapsules(nn.Module):
                 f"{type(self).__name__} expects features of shape [batch, {self.conv.in_channels}, {sizes}], "
                 f"got {tuple(features.shape)}."
             )
-        for size, kernel, pad in zip(
-            features.shape[2:], self.conv.kernel_size, self.conv.padding, strict=True
-        ):
-            if size + 2 * int(pad) < kernel:
-                raise ValueError(
-                    f"{type(self).__name__} slides a window of {tuple(self.conv.kernel_size)} over features of size "
-                    f"{tuple(features.shape[2:])}, which is too small. Use a larger input, a smaller kernel or padding."
-                )
+        sizes_and_kernels = zip(features.shape[2:], self.conv.kernel_size, self.padding, strict=True)
+        if any(size + 2 * padding < kernel for size, kernel, padding in sizes_and_kernels):
+            raise ValueError(
+                f"{type(self).__name__} slides a window of {tuple(self.conv.kernel_size)} over features of size "
+                f"{tuple(features.shape[2:])}, which is too small. Use a larger input, a smaller kernel or padding."
+            )
         require_finite("features", features)
 
     def _windows_without_padding(self, mask: Tensor) -> Tensor:
-        pool = F.max_pool1d if self.spatial == 1 else F.max_pool2d
-        padded = (~mask)[:, None].float()
-        touched = pool(padded, self.conv.kernel_size, self.conv.stride, self.conv.padding)  # type: ignore[operator]
+        window = torch.ones(1, 1, *self.conv.kernel_size, device=mask.device)
+        convolve = F.conv1d if self.spatial == 1 else F.conv2d
+        touched = convolve((~mask)[:, None].float(), window, None, self.conv.stride, self.padding)
         return touched[:, 0] == 0
 
     def extra_repr(self) -> str:

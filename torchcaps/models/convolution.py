@@ -25,26 +25,41 @@ class Conv(NamedTuple):
         return (size - 1) * self.stride + self.kernel - 2 * self.padding
 
 
-def output_size(model: str, image_shape: tuple[int, int, int], convs: Sequence[Conv]) -> tuple[int, int]:
-    """Height and width after all convolutions; an error that names the smallest image if it does not fit."""
-    _, height, width = image_shape
-    least = 1
-    for conv in reversed(convs):
-        least = max(1, conv.least(least))
-    if min(height, width) < least:
-        raise ValueError(
-            f"{model} needs images of at least {least}×{least} pixels, got {height}×{width}. "
-            "Pad or enlarge the images, or use a model with smaller kernels."
-        )
-    for conv in convs:
-        height, width = conv.size(height), conv.size(width)
-    return height, width
+class ConvTrunk(nn.Sequential):
+    """Convolutions, each followed by ReLU, for images of any size.
 
+    Images that are too small for the kernels are centred on a black canvas of the least size that fits.
 
-def conv_stack(in_channels: int, convs: Sequence[Conv]) -> nn.Sequential:
-    """Convolutions, each followed by ReLU."""
-    layers: list[nn.Module] = []
-    for conv in convs:
-        layers += [nn.Conv2d(in_channels, conv.channels, conv.kernel, conv.stride, conv.padding), nn.ReLU()]
-        in_channels = conv.channels
-    return nn.Sequential(*layers)
+    Args:
+        image_shape: channels, height, width.
+        convs: the convolutions.
+        ahead: further convolutions that the result must be large enough for.
+
+    Attributes:
+        size: height and width after ``convs``.
+        final_size: height and width after ``convs`` and ``ahead``.
+    """
+
+    def __init__(self, image_shape: tuple[int, int, int], convs: Sequence[Conv], ahead: Sequence[Conv] = ()) -> None:
+        channels, height, width = image_shape
+        least = 1
+        for conv in reversed((*convs, *ahead)):
+            least = max(1, conv.least(least))
+        margins = [(max(0, least - n) // 2, (max(0, least - n) + 1) // 2) for n in (width, height)]
+        layers: list[nn.Module] = []
+        if any(map(sum, margins)):
+            layers.append(nn.ZeroPad2d((*margins[0], *margins[1])))
+        for conv in convs:
+            layers += [nn.Conv2d(channels, conv.channels, conv.kernel, conv.stride, conv.padding), nn.ReLU()]
+            channels = conv.channels
+        super().__init__(*layers)
+        canvas = (max(height, least), max(width, least))
+        self.size = self._after(canvas, convs)
+        self.final_size = self._after(self.size, ahead)
+
+    @staticmethod
+    def _after(size: tuple[int, int], convs: Sequence[Conv]) -> tuple[int, int]:
+        height, width = size
+        for conv in convs:
+            height, width = conv.size(height), conv.size(width)
+        return height, width

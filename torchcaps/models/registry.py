@@ -31,9 +31,7 @@ def list_models() -> list[str]:
     return sorted(_models)
 
 
-def create_model(
-    name: str, image_shape: Sequence[int] = (1, 28, 28), classes: int = 10, **options: Any
-) -> nn.Module:
+def create_model(name: str, image_shape: Sequence[int] = (1, 28, 28), classes: int = 10, **options: Any) -> nn.Module:
     """Make a model by name.
 
     Args:

@@ -60,9 +60,7 @@ class Iterations:
         if not self.wanted:
             return None
         coupling, pose, activation, objective = zip(*self._steps, strict=True)
-        return RoutingTrace(
-            torch.stack(coupling), torch.stack(pose), torch.stack(activation), torch.stack(objective)
-        )
+        return RoutingTrace(torch.stack(coupling), torch.stack(pose), torch.stack(activation), torch.stack(objective))
 
 
 def vector_output(pose: Tensor, coupling: Tensor, trace: RoutingTrace | None = None) -> RoutingOutput:

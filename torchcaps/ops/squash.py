@@ -12,7 +12,8 @@ SQUASH_KINDS = ("sabour", "exponential", "half", "unit")
 
 def length(pose: Tensor, dim: int = -1, keepdim: bool = False) -> Tensor:
     """Euclidean length ‖s‖ along ``dim``, with gradient 0 at s = 0 (where a bare square root gives NaN)."""
-    return torch.linalg.vector_norm(pose, dim=dim, keepdim=keepdim)
+    norm: Tensor = torch.linalg.vector_norm(pose, dim=dim, keepdim=keepdim)
+    return norm
 
 
 def squash(pose: Tensor, kind: str = "sabour", dim: int = -1) -> Tensor:

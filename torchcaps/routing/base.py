@@ -46,6 +46,15 @@ class Routing(nn.Module):
     def make_parameters(self, children: int | None, parents: int, size: int) -> None:
         """Make what is learned or kept; nothing by default."""
 
+    def initial_std(self, children: int, parents: int, size: int) -> float:
+        """Standard deviation with which a layer should draw its weights.
+
+        Here 0.4/√D: at first a vote is 0.4 times as long as the child's pose, whatever the size of the layer, and for
+        the CapsNet of the paper σ is the authors' 0.1. With the softmax over the right axis, much longer votes polarise the
+        coupling before anything is learned, and much shorter ones leave every parent silent.
+        """
+        return float(0.4 / size**0.5)
+
     def require_built(self) -> None:
         """Raise unless the sizes are known."""
         if self._sizes is None:

@@ -40,10 +40,14 @@ class EMRouting(Routing):
         self.iterations, self.inverse_temperature = iterations, inverse_temperature
         self.variance_floor, self.mass, self.compete_within = variance_floor, mass, compete_within
 
-    def make_parameters(self, children: int | None, parents: int, size: int) -> None:  # noqa: ARG002
+    def make_parameters(self, children: int | None, parents: int, size: int) -> None:
         """Make β_u and β_a ``[J]``, one each per parent."""
         self.beta_u = nn.Parameter(torch.zeros(parents))
         self.beta_a = nn.Parameter(torch.zeros(parents))
+
+    def initial_std(self, children: int, parents: int, size: int) -> float:
+        """Two: votes of squashed poses then have σ near one, so that ln σ is near zero and no activation saturates."""
+        return 2.0
 
     def forward(
         self,

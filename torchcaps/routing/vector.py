@@ -132,7 +132,7 @@ class OptimizedRouting(Routing):
     def forward(
         self,
         votes: Tensor,
-        activation: Tensor | None = None,  # noqa: ARG002
+        activation: Tensor | None = None,
         mask: Tensor | None = None,
         trace: bool = False,
     ) -> RoutingOutput:
@@ -169,10 +169,14 @@ class KMeansRouting(Routing):
         require_choice("squash kind", squash, SQUASH_KINDS)
         self.iterations, self.distance, self.sharpness, self.squash = iterations, distance, sharpness, squash
 
+    def initial_std(self, children: int, parents: int, size: int) -> float:
+        """2.4/√D for ``euclid``, whose parents are means of votes where other routings have sums."""
+        return float(2.4 / size**0.5) if self.distance == "euclid" else super().initial_std(children, parents, size)
+
     def forward(
         self,
         votes: Tensor,
-        activation: Tensor | None = None,  # noqa: ARG002
+        activation: Tensor | None = None,
         mask: Tensor | None = None,
         trace: bool = False,
     ) -> RoutingOutput:
@@ -204,7 +208,7 @@ class UniformRouting(Routing):
     def forward(
         self,
         votes: Tensor,
-        activation: Tensor | None = None,  # noqa: ARG002
+        activation: Tensor | None = None,
         mask: Tensor | None = None,
         trace: bool = False,
     ) -> RoutingOutput:
@@ -226,7 +230,7 @@ class RandomRouting(Routing):
     def forward(
         self,
         votes: Tensor,
-        activation: Tensor | None = None,  # noqa: ARG002
+        activation: Tensor | None = None,
         mask: Tensor | None = None,
         trace: bool = False,
     ) -> RoutingOutput:
@@ -260,7 +264,7 @@ class FrozenRouting(Routing):
         require_choice("squash kind", squash, SQUASH_KINDS)
         self.source, self.squash = resolve_routing(source), squash
         self._frozen = False  # the same as is_frozen, as a Python value: reading it never waits for a device
-        self.register_load_state_dict_post_hook(_remember_frozen)
+        self.register_load_state_dict_post_hook(_remember_frozen)  # type: ignore[no-untyped-call]
 
     def make_parameters(self, children: int | None, parents: int, size: int) -> None:
         """Make the table ``[I, J]``."""

@@ -61,7 +61,9 @@ def uniform_routing(
     """Every child sends the same share 1/J to every parent. Arguments and shapes: :func:`frozen_routing`."""
     require_votes(votes)
     _, children, parents, _ = votes.shape
-    return frozen_routing(votes, votes.new_full((children, parents), 1 / parents), squash=squash, mask=mask, trace=trace)
+    return frozen_routing(
+        votes, votes.new_full((children, parents), 1 / parents), squash=squash, mask=mask, trace=trace
+    )
 
 
 def random_routing(

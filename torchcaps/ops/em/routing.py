@@ -16,7 +16,7 @@ from torchcaps.ops.schedules import Schedule, named_schedule, resolve_schedule
 
 def em_routing(
     votes: Tensor,
-    activation: Tensor,
+    activation: Tensor | None,
     beta_u: Tensor | float,
     beta_a: Tensor | float,
     iterations: int = 3,
@@ -53,7 +53,7 @@ def em_routing(
 
     Args:
         votes: V, a matrix pose flattened to D numbers.
-        activation: the children's activations.
+        activation: the children's activations; required.
         beta_u: cost of describing a vote by a parent at all (absorbs ln √(2π) + ½).
         beta_a: benefit of an active parent.
         iterations: r; r M-steps and r−1 E-steps.
@@ -71,7 +71,10 @@ def em_routing(
     """
     require_votes(votes)
     batch, children, parents, _ = votes.shape
-    _require_em_inputs(votes, activation, beta_u, beta_a)
+    activation = _checked_activation(votes, activation)
+    for name, beta in (("beta_u", beta_u), ("beta_a", beta_a)):
+        if isinstance(beta, Tensor):
+            require_shape(name, beta, (), (1,), (parents,), meaning="a scalar or [parents]")
     if variance_floor < 0:
         raise ValueError(f"variance_floor must not be negative, got {variance_floor}.")
     if compete_within is not None:
@@ -114,16 +117,15 @@ def _m_step(log_r: Tensor, activation: Tensor, votes: Tensor, mask: Tensor | Non
     return mean, variance, amount
 
 
-def _e_step(
-    votes: Tensor, mean: Tensor, variance: Tensor, log_a: Tensor, compete_within: int | None
-) -> Tensor:
+def _e_step(votes: Tensor, mean: Tensor, variance: Tensor, log_a: Tensor, compete_within: int | None) -> Tensor:
     """Log of the children's responsibilities [B, I, J]; constants of the Gaussian cancel."""
     distance = ((votes - mean[:, None]).square() / variance[:, None]).sum(dim=-1)  # [B, I, J]
     log_p = log_a - 0.5 * variance.log().sum(dim=-1)  # [B, J]
     score = log_p[:, None] - 0.5 * distance
     if compete_within is None:
         return score.log_softmax(dim=-1)
-    return score.unflatten(-1, (-1, compete_within)).log_softmax(dim=-1).flatten(-2)
+    groups = score.view(*score.shape[:-1], -1, compete_within)
+    return groups.log_softmax(dim=-1).flatten(-2)
 
 
 def _coupling(log_r: Tensor, weight: Tensor | None) -> Tensor:
@@ -142,12 +144,10 @@ def _mass_scale(votes: Tensor, mask: Tensor | None, mass: float | None) -> Tenso
     return mass * parents / mask.sum(dim=1, keepdim=True).clamp_min(1).to(votes.dtype)
 
 
-def _require_em_inputs(votes: Tensor, activation: Tensor, beta_u: Tensor | float, beta_a: Tensor | float) -> None:
+def _checked_activation(votes: Tensor, activation: Tensor | None) -> Tensor:
     if activation is None:
         raise ValueError("EM routing weighs every vote by the child's activation: pass activation [B, I].")
     require_float("activation", activation)
     require_shape("activation", activation, tuple(votes.shape[:2]), meaning="[batch, children]")
     require_finite("activation", activation)
-    for name, beta in (("beta_u", beta_u), ("beta_a", beta_a)):
-        if isinstance(beta, Tensor):
-            require_shape(name, beta, (), (1,), (votes.shape[2],), meaning="a scalar or [parents]")
+    return activation

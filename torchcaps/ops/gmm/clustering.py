@@ -83,13 +83,11 @@ def gaussian_mixture(
         path.append(mu)
     joint = _log_joint(points, mu, sigma, pi)
     likelihoods.append(joint.logsumexp(dim=1).sum())
-    return GaussianMixture(
-        mu, sigma, pi, joint.softmax(dim=1), torch.stack(likelihoods), torch.stack(path)
-    )
+    return GaussianMixture(mu, sigma, pi, joint.softmax(dim=1), torch.stack(likelihoods), torch.stack(path))
 
 
 def _log_joint(points: Tensor, mu: Tensor, sigma: Tensor, pi: Tensor) -> Tensor:
-    """ln π_j + ln N(x_i; μ_j, Σ_j): [N, K]."""
+    """Each point's ln π_j + ln N(x_i; μ_j, Σ_j): [N, K]."""
     factor, failed = torch.linalg.cholesky_ex(sigma)  # [K, D, D]
     if not torch.compiler.is_compiling() and bool(failed.any()):
         raise ValueError(
@@ -97,7 +95,8 @@ def _log_joint(points: Tensor, mu: Tensor, sigma: Tensor, pi: Tensor) -> Tensor:
             "Use fewer clusters, or a larger covariance_floor."
         )
     offset = (points[:, None] - mu).permute(1, 2, 0)  # [K, D, N]
-    z = torch.linalg.solve_triangular(factor, offset, upper=False)
-    log_det = factor.diagonal(dim1=-2, dim2=-1).log().sum(dim=-1)  # ½ ln det Σ
+    z: Tensor = torch.linalg.solve_triangular(factor, offset, upper=False)
+    log_det: Tensor = factor.diagonal(dim1=-2, dim2=-1).log().sum(dim=-1)  # ½ ln det Σ
     constant = 0.5 * points.shape[1] * math.log(2 * math.pi)
-    return pi.log() - constant - log_det - 0.5 * z.square().sum(dim=1).T
+    joint: Tensor = pi.log() - constant - log_det - 0.5 * z.square().sum(dim=1).T
+    return joint

@@ -62,12 +62,9 @@ def kmeans_routing(
 
     steps = Iterations(trace)
     for t, k in enumerate(sharpnesses):
-        log_share = b.log_softmax(dim=-1)
-        coupling = weigh(log_share.exp(), weight)
-        if distance == "euclid":
-            total = weighted_sum(_normalised(log_share, mask), votes)  # [B, J, D]
-        else:
-            total = weighted_sum(coupling, votes)
+        coupling = weigh(b.softmax(dim=-1), weight)
+        shares = coupling if distance == "inner" else _normalised(b.log_softmax(dim=-1), mask)
+        total = weighted_sum(shares, votes)  # [B, J, D]
         if t + 1 < iterations or trace:
             b = -k * _distance(votes, total, distance)
             if trace:

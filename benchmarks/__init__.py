@@ -1,0 +1,1 @@
+"""Measurements that check results before they report, and write to results/."""

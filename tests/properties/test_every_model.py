@@ -1,0 +1,21 @@
+"""What must hold for every model, on the day it is registered, and for every routing inside one."""
+
+import pytest
+import torch
+
+from torchcaps import create_model, list_models, list_routings
+from torchcaps.testing import MODEL_CHECKS, assert_model
+
+SHAPE = (2, 19, 18)
+IMAGES = torch.rand(3, *SHAPE, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("name", list_models())
+@pytest.mark.parametrize("check", MODEL_CHECKS)
+def test_model(name, check):
+    MODEL_CHECKS[check](create_model(name, SHAPE, 3), IMAGES)
+
+
+@pytest.mark.parametrize("routing", list_routings())
+def test_capsnet_small_with_every_routing(routing):
+    assert_model(create_model("capsnet-small", SHAPE, 3, routing=routing), SHAPE)

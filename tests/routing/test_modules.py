@@ -1,0 +1,113 @@
+import pytest
+import torch
+
+from torchcaps import Capsules
+from torchcaps.layers import CapsuleLinear
+from torchcaps.ops import dynamic_routing
+from torchcaps.routing import (
+    DynamicRouting,
+    EMRouting,
+    FrozenRouting,
+    KMeansRouting,
+    OptimizedRouting,
+    RandomRouting,
+)
+
+VOTES = torch.randn(3, 6, 4, 5, generator=torch.Generator().manual_seed(0))
+
+
+def test_learned_parameters_have_the_papers_start():
+    routing = DynamicRouting(bias=True, prior=True)
+    routing.build(6, 4, 5)
+    assert routing.bias.shape == (4, 5)
+    assert (routing.bias == 0.1).all()
+    assert routing.prior.shape == (6, 4)
+    assert (routing.prior == 0).all()
+    any_number = DynamicRouting(prior=True)
+    any_number.build(None, 4, 5)
+    assert any_number.prior.shape == (4,)
+    assert not list(DynamicRouting().parameters())
+
+
+def test_parameters_need_sizes_first():
+    for routing in (EMRouting(), DynamicRouting(bias=True), FrozenRouting()):
+        with pytest.raises(RuntimeError, match=r"call build\(children, parents, size\)"):
+            routing(VOTES, torch.rand(3, 6))
+
+
+def test_one_instance_serves_layers_of_one_size_only():
+    routing = EMRouting()
+    CapsuleLinear(6, 4, 3, 5, routing)
+    CapsuleLinear(6, 4, 3, 5, routing)  # shared on purpose
+    with pytest.raises(ValueError, match="needs its own instance"):
+        CapsuleLinear(6, 4, 2, 5, routing)
+
+
+def test_partial_sampling_is_for_training_only_and_seeded():
+    routing = DynamicRouting(partial_sampling=0.5)
+    torch.testing.assert_close(routing.eval()(VOTES).pose, dynamic_routing(VOTES).pose)
+    routing.train()
+    torch.manual_seed(3)
+    first = routing(VOTES).coupling
+    torch.manual_seed(3)
+    assert torch.equal(first, routing(VOTES).coupling)
+    assert ((first > 0).any(dim=1).sum(dim=-1) == 2).all()
+
+
+def test_frozen_keeps_the_first_training_batch_and_saves_it():
+    routing = FrozenRouting(source={"name": "dynamic", "iterations": 2})
+    routing.build(6, 4, 5)
+    uniform = routing.eval()(VOTES).coupling
+    torch.testing.assert_close(uniform, torch.full((3, 6, 4), 0.25))
+    routing.train()(VOTES)
+    expected = dynamic_routing(VOTES, 2).coupling.mean(dim=0)
+    torch.testing.assert_close(routing.coupling, expected)
+    routing(torch.randn_like(VOTES))
+    torch.testing.assert_close(routing.coupling, expected)
+
+    resumed = FrozenRouting()
+    resumed.build(6, 4, 5)
+    resumed.load_state_dict(routing.state_dict())
+    resumed.train()(torch.randn_like(VOTES))  # loaded as frozen: does not start anew
+    torch.testing.assert_close(resumed.coupling, expected)
+
+
+def test_frozen_averages_over_the_images_that_have_the_child():
+    routing = FrozenRouting()
+    routing.build(6, 4, 5)
+    mask = torch.ones(3, 6, dtype=torch.bool)
+    mask[1:, 5] = False
+    routing.freeze(VOTES, mask=mask)
+    torch.testing.assert_close(routing.coupling.sum(dim=1), torch.ones(6))
+
+
+def test_frozen_needs_a_fixed_number_of_children():
+    with pytest.raises(ValueError, match="number of children must be fixed"):
+        CapsuleLinear(None, 4, 3, 5, "frozen", shared=True)
+
+
+def test_bad_options_are_refused_when_made():
+    for make, message in (
+        (lambda: DynamicRouting(0), "iterations must be at least 1"),
+        (lambda: DynamicRouting(partial_sampling=1.5), "partial_sampling must be in"),
+        (lambda: DynamicRouting(squash="smash"), "unknown squash kind"),
+        (lambda: OptimizedRouting(alpha=0), "alpha must be positive"),
+        (lambda: KMeansRouting(sharpness=-1), "sharpness must be positive"),
+        (lambda: KMeansRouting(distance="x"), "unknown distance"),
+        (lambda: EMRouting(inverse_temperature=[1.0]), "gives 1 values for 3 iterations"),
+        (lambda: RandomRouting(squash="x"), "unknown squash kind"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            make()
+
+
+def test_routings_show_their_options():
+    assert "iterations=3" in repr(DynamicRouting())
+    assert "alpha=0.5" in repr(OptimizedRouting(alpha=0.5))
+    assert "inverse_temperature='counting'" in repr(EMRouting(inverse_temperature="counting"))
+    assert "seed=4" in repr(RandomRouting(seed=4))
+
+
+def test_mixed_precision_keeps_the_table_in_the_votes_type():
+    layer = CapsuleLinear(6, 4, 3, 5, "random").double()
+    assert layer(Capsules.from_pose(torch.rand(2, 6, 4, dtype=torch.float64))).pose.dtype == torch.float64

@@ -1,0 +1,83 @@
+"""The examples run, and show what they say."""
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def toy():
+    spec = importlib.util.spec_from_file_location("house_and_boat", ROOT / "examples" / "house_and_boat.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_votes_of_a_wholes_own_parts_agree_exactly(toy):
+    for whole in toy.WHOLES:
+        parts = toy.parts_of(whole, 0.4, -0.7)
+        layer = toy.build_layer([kind for kind, _ in parts], [whole], 1)
+        poses = torch.stack([toy.pose(*place) for _, place in parts])[None]
+        votes = layer.votes(toy.Capsules.from_pose(poses))[0, :, 0]
+        torch.testing.assert_close(votes[0], votes[1])
+
+
+def test_routing_picks_the_boat(toy):
+    out = toy.see(toy.boat(), ["house", "boat"])
+    house, boat = out.activation[0]
+    assert boat > 0.85
+    assert house < 0.05
+    assert (out.coupling[0, :, 1] > 0.95).all()
+    assert (out.trace.activation[1:, 0, 1] >= out.trace.activation[:-1, 0, 1]).all()
+
+
+def test_a_house_on_its_head_loses(toy):
+    out = toy.see(toy.house_above_boat(), ["house", "boat", "house on its head"])
+    house, boat, headstand = out.activation[0]
+    assert min(house, boat) > 0.85
+    assert headstand < 0.05
+    hull, sail, wall, roof = out.coupling[0].argmax(dim=1).tolist()
+    assert (hull, sail, wall, roof) == (1, 1, 0, 0)
+    assert (out.trace.activation[0, 0, 2] / out.trace.activation[0, 0]).min() > 0.9  # at first all look alike
+
+
+def test_the_headstand_is_what_wall_and_sail_alone_would_be(toy):
+    sail, wall = toy.house_above_boat()[1:3]
+    out = toy.see([sail, wall], ["house", "boat", "house on its head"])
+    assert out.activation[0].argmax() == 2
+
+
+def test_the_example_runs_as_the_readme_says():
+    result = subprocess.run(
+        [sys.executable, "examples/house_and_boat.py"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert "A house above a boat" in result.stdout
+    assert not result.stderr
+
+
+def readme_blocks():
+    return re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+
+
+def test_the_readme_has_code():
+    assert len(readme_blocks()) >= 2
+
+
+@pytest.mark.parametrize("number", range(len(readme_blocks())))
+def test_readme_code_runs(number):
+    from torchcaps import list_routings
+    from torchcaps.routing import unregister_routing
+
+    before = set(list_routings())
+    try:
+        exec(compile(readme_blocks()[number], f"README.md block {number + 1}", "exec"), {})
+    finally:
+        for name in set(list_routings()) - before:
+            unregister_routing(name)

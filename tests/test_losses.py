@@ -1,0 +1,125 @@
+import math
+
+import pytest
+import torch
+
+from torchcaps import check_finite, create_model
+from torchcaps.losses import (
+    CapsuleLoss,
+    margin_loss,
+    reconstruction_loss,
+    spread_loss,
+    spread_margin_by_epoch,
+    spread_margin_by_step,
+)
+from torchcaps.models import ModelOutput
+
+
+def test_margin_loss_by_hand():
+    lengths = torch.tensor([[0.95, 0.3, 0.05], [0.2, 0.1, 0.6]])
+    # image 1: present 0.95 > 0.9 costs 0; absent 0.3: 0.5·0.2² = 0.02; absent 0.05 costs 0
+    # image 2: present 0.6: 0.3² = 0.09; absent 0.2: 0.5·0.1² = 0.005; absent 0.1 costs 0
+    assert math.isclose(float(margin_loss(lengths, torch.tensor([0, 2]))), (0.02 + 0.095) / 2, rel_tol=1e-5)
+
+
+def test_margin_loss_takes_any_number_of_classes():
+    lengths = torch.tensor([[0.5, 0.3, 0.7]])
+    expected = (0.9 - 0.5) ** 2 + 0.5 * 0.2**2 + (0.9 - 0.7) ** 2
+    for target in (
+        torch.tensor([[0, 2]]),
+        torch.tensor([[True, False, True]]),
+        torch.tensor([[1.0, 0.0, 1.0]]),
+    ):
+        assert math.isclose(float(margin_loss(lengths, target)), expected, rel_tol=1e-5)
+    none = torch.zeros(1, 3, dtype=torch.bool)
+    expected = 0.5 * (0.4**2 + 0.2**2 + 0.6**2)
+    assert math.isclose(float(margin_loss(lengths, none)), expected, rel_tol=1e-5)
+
+
+def test_margin_loss_reaches_zero_at_its_margins():
+    assert float(margin_loss(torch.tensor([[0.9, 0.1, 0.1]]), torch.tensor([0]))) == pytest.approx(0, abs=1e-12)
+
+
+def test_spread_loss_by_hand():
+    activations = torch.tensor([[0.9, 0.5, 0.1], [0.2, 0.6, 0.3]])
+    # image 1, target 0, m=0.5: (0.5−0.4)² + 0 = 0.01; image 2, target 2: (0.5−0.1)² + (0.5+0.3)² = 0.16+0.64
+    loss = spread_loss(activations, torch.tensor([0, 2]), margin=0.5)
+    assert math.isclose(float(loss), (0.01 + 0.80) / 2, rel_tol=1e-5)
+
+
+def test_spread_margins():
+    assert [round(spread_margin_by_epoch(e), 3) for e in (0, 1, 5, 7, 8, 100)] == [
+        0.2,
+        0.3,
+        0.7,
+        0.9,
+        0.9,
+        0.9,
+    ]
+    assert math.isclose(spread_margin_by_step(0), 0.2 + 0.79 / (1 + math.exp(4)))
+    assert math.isclose(spread_margin_by_step(200_000), 0.2 + 0.79 / 2)
+    assert math.isclose(spread_margin_by_step(10**9), 0.2 + 0.79 / (1 + math.exp(-10)))
+
+
+@pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32), (2, 5, 7)])
+def test_reconstruction_loss_is_a_scaled_sum_for_every_image_size(shape):
+    image, made = torch.rand(4, *shape), torch.rand(4, *shape)
+    expected = 0.0005 * sum(((m - i) ** 2).sum() for m, i in zip(made, image, strict=True)) / 4
+    torch.testing.assert_close(reconstruction_loss(made, image), expected)
+
+
+def test_reconstructions_of_several_objects_add_up():
+    image, made = torch.rand(4, 2, 1, 5, 5), torch.rand(4, 2, 1, 5, 5)
+    each = [reconstruction_loss(made[:, k], image[:, k]) for k in range(2)]
+    torch.testing.assert_close(reconstruction_loss(made, image), sum(each))
+
+
+def test_the_sum_of_both():
+    model = create_model("capsnet-small", (1, 16, 16), 3)
+    images, target = torch.rand(2, 1, 16, 16), torch.tensor([0, 2])
+    output = model(images, target)
+    parts = CapsuleLoss()(output, target, images)
+    torch.testing.assert_close(parts.classification, margin_loss(output.scores, target))
+    torch.testing.assert_close(parts.reconstruction, reconstruction_loss(output.reconstruction, images))
+    torch.testing.assert_close(parts.total, parts.classification + parts.reconstruction)
+    assert CapsuleLoss(reconstruction_scale=0)(output, target).reconstruction == 0
+    spread = CapsuleLoss("spread", reconstruction_scale=0, margin=0.4)
+    torch.testing.assert_close(spread(output, target).total, spread_loss(output.scores, target, 0.4))
+    logits = create_model("cnn-small", (1, 16, 16), 3)(images)
+    entropy = torch.nn.functional.cross_entropy(logits.scores, target)
+    torch.testing.assert_close(CapsuleLoss("cross-entropy")(logits, target, images).total, entropy)
+
+
+@pytest.mark.parametrize("loss", [margin_loss, spread_loss])
+def test_gradients(loss):
+    lengths = torch.rand(4, 3, dtype=torch.float64, requires_grad=True)
+    torch.autograd.gradcheck(lambda x: loss(x, torch.tensor([0, 1, 2, 1])), lengths)
+
+
+@pytest.mark.parametrize("loss", [margin_loss, spread_loss])
+def test_bad_input(loss):
+    with pytest.raises(ValueError, match="labels must be in 0 … 2 for 3 classes, got values from 0 to 3"):
+        loss(torch.rand(2, 3), torch.tensor([0, 3]))
+    with pytest.raises(ValueError, match="from -1 to 0"):
+        loss(torch.rand(2, 3), torch.tensor([0, -1]))
+    with pytest.raises(ValueError, match=r"\[batch, classes\], got \(3,\)"):
+        loss(torch.rand(3), torch.tensor([0]))
+    with pytest.raises(ValueError, match="for 2 images, but targets for 3"):
+        loss(torch.rand(2, 3), torch.tensor([0, 1, 2]))
+    with check_finite(), pytest.raises(ValueError, match="NaN or infinite"):
+        loss(torch.full((2, 3), float("nan")), torch.tensor([0, 1]))
+
+
+def test_more_bad_input():
+    with pytest.raises(ValueError, match=r"reconstruction has shape \(2, 4\), the image \(2, 5\)"):
+        reconstruction_loss(torch.rand(2, 4), torch.rand(2, 5))
+    with pytest.raises(ValueError, match="pass the image to compare with"):
+        CapsuleLoss()(ModelOutput(torch.rand(1, 2), None, torch.rand(1, 3)), torch.tensor([0]))
+    with pytest.raises(ValueError, match="unknown classification loss 'marginal'. Did you mean 'margin'"):
+        CapsuleLoss("marginal")
+    with pytest.raises(ValueError, match="must not be negative"):
+        CapsuleLoss(reconstruction_scale=-1)
+    with pytest.raises(ValueError, match=r"one class index per image, shape \[batch\]; got \(1, 2\)"):
+        spread_loss(torch.rand(1, 3), torch.tensor([[0, 1]]))
+    with pytest.raises(ValueError, match=r"\[batch\] or \[batch, objects\], got \(1, 1, 2\)"):
+        margin_loss(torch.rand(1, 3), torch.tensor([[[0, 1]]]))

@@ -1,0 +1,57 @@
+"""The package as it is installed."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import torchcaps
+
+PACKAGE = Path(torchcaps.__file__).parent
+
+
+def test_import_costs_little_more_than_torch():
+    """At most 0.3 s beyond torch, the least of five fresh processes, measured inside each."""
+    code = "import time, torch; start = time.perf_counter(); import torchcaps; print(time.perf_counter() - start)"
+    times = [float(subprocess.check_output([sys.executable, "-c", code], text=True)) for _ in range(5)]
+    assert min(times) < 0.3, times
+
+
+def test_import_needs_torch_only():
+    code = (
+        "import sys, torch; before = set(sys.modules); import torchcaps;"
+        "print(*sorted({name.split('.')[0] for name in set(sys.modules) - before}))"
+    )
+    new = set(subprocess.check_output([sys.executable, "-c", code], text=True).split())
+    outside = {name for name in new if name not in sys.stdlib_module_names}
+    assert outside <= {"torchcaps", "torch"}, outside
+
+
+def test_every_public_name_exists():
+    import torchcaps.layers
+    import torchcaps.models
+    import torchcaps.ops
+    import torchcaps.routing
+    import torchcaps.testing
+
+    for module in (torchcaps, torchcaps.ops, torchcaps.routing, torchcaps.layers, torchcaps.models, torchcaps.testing):
+        for name in module.__all__:
+            assert hasattr(module, name), f"{module.__name__}.{name}"
+
+
+def test_ops_know_nothing_of_modules_and_layers_nothing_of_models():
+    forbidden = {
+        "ops": ("torchcaps.routing", "torchcaps.layers", "torchcaps.models", "torchcaps.capsules", "torch.nn.Module"),
+        "routing": ("torchcaps.layers", "torchcaps.models"),
+        "layers": ("torchcaps.models",),
+    }
+    for room, walls in forbidden.items():
+        for path in (PACKAGE / room).rglob("*.py"):
+            imported = set()
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.ImportFrom):
+                    imported.add(node.module or "")
+                elif isinstance(node, ast.Import):
+                    imported |= {alias.name for alias in node.names}
+            for wall in walls:
+                assert not any(name.startswith(wall) for name in imported), f"{path} imports {wall}"
