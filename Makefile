@@ -4,17 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: train test test-slow lint types format setup clean
+.PHONY: train test lint types format setup clean
 
 train: setup
 	@$(BIN)/python -c "print('make train: coming with the training part of torchcaps. \
 	Until then, see routing by agreement at work: $(BIN)/python examples/house_and_boat.py')"
 
 test: lint types
-	$(BIN)/python -m pytest -n 2 -m "not slow"
-
-test-slow: setup
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -n 2
 
 lint: setup
 	$(BIN)/ruff check .

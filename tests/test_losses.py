@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from torchcaps import check_finite, create_model
+from torchcaps import Capsules, check_finite, create_model
 from torchcaps.losses import (
     CapsuleLoss,
     margin_loss,
@@ -113,8 +113,9 @@ def test_bad_input(loss):
 def test_more_bad_input():
     with pytest.raises(ValueError, match=r"reconstruction has shape \(2, 4\), the image \(2, 5\)"):
         reconstruction_loss(torch.rand(2, 4), torch.rand(2, 5))
+    capsules = Capsules.from_pose(torch.rand(1, 2, 4))
     with pytest.raises(ValueError, match="pass the image to compare with"):
-        CapsuleLoss()(ModelOutput(torch.rand(1, 2), None, torch.rand(1, 3)), torch.tensor([0]))
+        CapsuleLoss()(ModelOutput(torch.rand(1, 2), capsules, torch.rand(1, 3)), torch.tensor([0]))
     with pytest.raises(ValueError, match="unknown classification loss 'marginal'. Did you mean 'margin'"):
         CapsuleLoss("marginal")
     with pytest.raises(ValueError, match="must not be negative"):
@@ -123,3 +124,22 @@ def test_more_bad_input():
         spread_loss(torch.rand(1, 3), torch.tensor([[0, 1]]))
     with pytest.raises(ValueError, match=r"\[batch\] or \[batch, objects\], got \(1, 1, 2\)"):
         margin_loss(torch.rand(1, 3), torch.tensor([[[0, 1]]]))
+
+
+def test_integer_flags_and_logits_are_not_mistaken():
+    flags = torch.nn.functional.one_hot(torch.tensor([2, 0]), 3)
+    with pytest.raises(ValueError, match=r"looks like class flags.*target.bool\(\)"):
+        margin_loss(torch.rand(2, 3), flags)
+    margin_loss(torch.rand(2, 3), flags.bool())
+    logits = create_model("cnn-small", (1, 16, 16), 3)(torch.rand(2, 1, 16, 16))
+    with pytest.raises(ValueError, match=r"gives logits: use CapsuleLoss\('cross-entropy'\)"):
+        CapsuleLoss()(logits, torch.tensor([0, 1]))
+    for bad, error, message in (
+        (torch.tensor(1), TypeError, "one entry per image"),
+        ([0, 1], TypeError, "one entry per image"),
+        (torch.tensor([[0, 1], [1, 2]]), ValueError, "one class index per image"),
+        (torch.tensor([0, 3]), ValueError, "labels must be in 0 … 2"),
+    ):
+        with pytest.raises(error, match=message):
+            CapsuleLoss("cross-entropy")(logits, bad)
+    CapsuleLoss("cross-entropy")(logits, torch.tensor([0, 1], dtype=torch.int32))

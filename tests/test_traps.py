@@ -10,7 +10,7 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from torchcaps import Capsules, create_model, list_models
+from torchcaps import Capsules, create_model, list_models, list_routings
 from torchcaps.layers import CapsuleLinear, PrimaryCapsules2d
 from torchcaps.losses import CapsuleLoss, margin_loss, reconstruction_loss
 from torchcaps.ops import dynamic_routing, em_routing
@@ -106,7 +106,7 @@ def test_trap_reconstruction_averaged_then_scaled_as_if_summed(shape):
     assert math.isclose(float(loss), 0.0005 * math.prod(shape), rel_tol=1e-5)
 
 
-@pytest.mark.parametrize("routing", ["dynamic", "optimized", "kmeans", "em", "uniform"])
+@pytest.mark.parametrize("routing", list_routings())
 def test_trap_weight_scale_fails_to_train(routing):
     """One epoch over 1,000 real digits from scikit-learn: far better than chance, for every routing."""
     torch.manual_seed(0)

@@ -68,6 +68,19 @@ class Capsules(NamedTuple):
             )
         if self.mask is not None:
             require_mask("mask", self.mask, arrangement, meaning="the activation's shape")
-        require_finite("pose", self.pose)
-        require_finite("activation", self.activation)
+        for name, tensor in (("pose", self.pose), ("activation", self.activation)):
+            if self.mask is not None:
+                hidden = ~self.mask.view(*arrangement, *(1,) * (tensor.dim() - len(arrangement)))
+                tensor = tensor.masked_fill(hidden, 0)
+            require_finite(name, tensor)
         return self
+
+
+def require_capsules(layer: str, capsules: Capsules) -> Capsules:
+    """Raise unless ``capsules`` are valid :class:`Capsules`; return them."""
+    if not isinstance(capsules, Capsules):
+        raise TypeError(
+            f"{layer} takes Capsules(pose, activation), got {type(capsules).__name__}. "
+            "Capsules.from_pose(tensor) makes vector capsules of a tensor [batch, capsules, size]."
+        )
+    return capsules.validate()

@@ -19,7 +19,9 @@ _finite: ContextVar[bool] = ContextVar("torchcaps_check_finite", default=False)
 
 @contextmanager
 def check_finite(enabled: bool = True) -> Iterator[None]:
-    """Within this context every op and layer refuses NaN and infinite inputs, naming the tensor.
+    """Within this context ops, layers and losses refuse NaN and infinite inputs, naming the tensor.
+
+    What a mask hides is not looked at. Compiled graphs do not check.
 
     Example::
 
@@ -57,8 +59,19 @@ def require_float(name: str, tensor: Tensor) -> None:
         )
 
 
+def require_like(name: str, tensor: Tensor, votes: Tensor) -> None:
+    """Raise unless ``tensor`` is finite (if that check is on) and of the votes' type and device."""
+    require_float(name, tensor)
+    if tensor.dtype != votes.dtype or tensor.device != votes.device:
+        raise TypeError(
+            f"{name} must be {votes.dtype} on {votes.device} like the votes, got {tensor.dtype} on {tensor.device}. "
+            f"Use {name}.to(votes)."
+        )
+    require_finite(name, tensor)
+
+
 def require_votes(votes: Tensor) -> None:
-    """Raise unless ``votes`` is a floating point tensor [B, I, J, D] (finite, if that check is on)."""
+    """Raise unless ``votes`` is a floating point tensor [B, I, J, D]."""
     require_float("votes", votes)
     if votes.dim() != 4:
         raise ValueError(
@@ -68,7 +81,6 @@ def require_votes(votes: Tensor) -> None:
         )
     if votes.shape[2] == 0 or votes.shape[3] == 0:
         raise ValueError(f"votes need at least one parent and one pose dimension, got shape {tuple(votes.shape)}.")
-    require_finite("votes", votes)
 
 
 def require_shape(name: str, tensor: Tensor, *expected: tuple[int, ...], meaning: str) -> None:

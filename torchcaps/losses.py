@@ -17,6 +17,8 @@ def _check_scores(name: str, scores: Tensor, target: Tensor) -> None:
     require_float(name, scores)
     if scores.dim() != 2:
         raise ValueError(f"{name} must have shape [batch, classes], got {tuple(scores.shape)}.")
+    if not isinstance(target, Tensor) or target.dim() == 0:
+        raise TypeError(f"the target must be a tensor with one entry per image, got {target!r}.")
     if len(target) != len(scores):
         raise ValueError(f"{name} for {len(scores)} images, but targets for {len(target)}.")
     require_finite(name, scores)
@@ -101,6 +103,8 @@ def reconstruction_loss(reconstruction: Tensor, image: Tensor, scale: float = 0.
             f"the reconstruction has shape {tuple(reconstruction.shape)}, the image {tuple(image.shape)}; they "
             "must be equal. Several objects need one target image each: [batch, objects, *image]."
         )
+    require_finite("reconstruction", reconstruction)
+    require_finite("image", image)
     return scale * (reconstruction - image).square().flatten(1).sum(dim=1).mean()
 
 
@@ -143,13 +147,22 @@ class CapsuleLoss(nn.Module):
 
     def forward(self, output: ModelOutput, target: Tensor, image: Tensor | None = None) -> LossParts:
         """Loss of one batch."""
+        if self.classification != "cross-entropy" and output.capsules is None:
+            raise ValueError(
+                f"the {self.classification} loss compares capsules, but this model gives logits: "
+                "use CapsuleLoss('cross-entropy')."
+            )
         if self.classification == "margin":
             classification = margin_loss(output.scores, target)
         elif self.classification == "spread":
             classification = spread_loss(output.scores, target, self.margin)
         else:
             _check_scores("logits", output.scores, target)
-            classification = F.cross_entropy(output.scores, target)
+            if target.dim() != 1:
+                raise ValueError(f"cross-entropy needs one class index per image, got {tuple(target.shape)}.")
+            classification = F.cross_entropy(
+                output.scores, class_flags(target, output.scores.shape[1]).to(output.scores)
+            )
         reconstruction = classification.new_zeros(())
         if output.reconstruction is not None and self.reconstruction_scale > 0:
             if image is None:

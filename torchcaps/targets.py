@@ -17,6 +17,8 @@ def object_masks(target: Tensor, classes: int) -> Tensor:
     Shapes:
         → bool ``[B, 1, classes]``, ``[B, M, classes]`` or ``[B, 1, classes]``.
     """
+    if not isinstance(target, Tensor):
+        raise TypeError(f"target must be a torch.Tensor of class indices or flags, got {type(target).__name__}.")
     if target.dtype == torch.bool or target.is_floating_point():
         if target.dim() != 2 or target.shape[1] != classes:
             raise ValueError(
@@ -32,6 +34,11 @@ def object_masks(target: Tensor, classes: int) -> Tensor:
         if low < 0 or high >= classes:
             raise ValueError(
                 f"labels must be in 0 … {classes - 1} for {classes} classes, got values from {low} to {high}."
+            )
+        if target.dim() == 2 and target.shape[1] == classes and high <= 1:
+            raise ValueError(
+                f"an integer target of shape {tuple(target.shape)} with only 0 and 1 looks like class flags, but "
+                "integers are read as class indices. Use target.bool() for flags."
             )
     return indices[:, :, None] == torch.arange(classes, device=target.device)
 

@@ -67,3 +67,9 @@ def test_bad_input(decoder, classes):
         decoder(classes, torch.tensor([1.0, 2.0, 3.0]))
     with pytest.raises(ValueError, match="poses of 5 capsules of size 4"):
         decoder.decode(torch.rand(2, 4, 4))
+    with pytest.raises(ValueError, match="targets for 1 images, but capsules of 3"):
+        decoder(classes, torch.tensor([1]))
+    with pytest.raises(TypeError, match="the decoder takes Capsules"):
+        decoder(classes.pose)
+    with pytest.raises(ValueError, match="poses of 5 capsules of size 4"):
+        decoder(Capsules.from_pose(torch.rand(3, 4, 4)), torch.tensor([1, 2, 0]))

@@ -77,14 +77,24 @@ def test_route_shows_couplings_and_iterations():
     torch.testing.assert_close(out.pose, layer(children).pose)
 
 
-@pytest.mark.parametrize(("children", "parents", "size"), [(1152, 10, 16), (512, 4, 8), (200, 100, 32)])
-def test_first_votes_have_the_same_length_in_layers_of_every_size(children, parents, size):
-    layer = CapsuleLinear(children, 8, parents, size)
-    pose = torch.nn.functional.normalize(torch.randn(4, children, 8), dim=-1)
-    lengths = layer.votes(Capsules.from_pose(pose)).detach().norm(dim=-1)
-    assert 0.38 < float(lengths.square().mean().sqrt()) < 0.42
-    if size == 16:
-        assert 0.098 < float(layer.weight.detach().std()) < 0.102  # the authors' 0.1
+@pytest.mark.parametrize("routing", list_routings())
+def test_nan_behind_a_mask_reaches_no_weight(routing):
+    layer = CapsuleLinear(6, 4, 3, 5, routing)
+    pose = torch.rand(2, 6, 4)
+    pose[:, 4:] = float("nan")
+    mask = torch.arange(6).expand(2, 6) < 4
+    with check_finite():
+        layer(Capsules.from_pose(pose, mask)).pose.sum().backward()
+    assert layer.weight.grad.isfinite().all()
+
+
+def test_first_weights_have_the_authors_scale_and_follow_the_layers_size():
+    def std(*sizes):
+        return float(CapsuleLinear(*sizes).weight.detach().std())
+
+    assert 0.097 < std(1152, 8, 10, 16) < 0.103  # the authors' 0.1
+    assert 0.19 < std(72, 8, 10, 16) < 0.21
+    assert 0.045 < std(1152, 8, 10, 64) < 0.055
 
 
 def test_bad_input():
@@ -102,6 +112,8 @@ def test_bad_input():
         CapsuleLinear(6, 8, 2, 16, "enn")
     with pytest.raises(ValueError, match=r"got pose \(2, 6, 4\) and activation \(2, 5\)"):
         CapsuleLinear(6, 4, 3, 5)(Capsules(torch.rand(2, 6, 4), torch.rand(2, 5)))
+    with pytest.raises(TypeError, match=r"CapsuleLinear takes Capsules\(pose, activation\), got Tensor"):
+        CapsuleLinear(6, 4, 3, 5)(torch.rand(2, 6, 4))
     children = capsules(2, 6)
     children.pose[1, 2, 3] = float("nan")
     with check_finite(), pytest.raises(ValueError, match=r"pose holds 1 NaN .*\(1, 2, 3\)"):

@@ -41,6 +41,8 @@ def test_padding_never_influences_a_capsule(garbage):
     out = layer(padded, mask)
     assert out.mask.shape == out.activation.shape == (1, 8, 2)
     assert out.mask[0, :, 0].tolist() == [True] * 4 + [False] * 4
+    out.pose[out.mask].sum().backward()
+    assert layer.conv.weight.grad.isfinite().all()
     torch.testing.assert_close(out.pose[:, :4], alone.pose)
 
 
@@ -65,3 +67,9 @@ def test_bad_input():
         PrimaryCapsules1d(3, types=0, dim=4)
     with pytest.raises(ValueError, match=r"\[batch, 3, length\]"):
         PrimaryCapsules1d(3, types=1, dim=4)(torch.rand(2, 3, 4, 4))
+    with pytest.raises(ValueError, match="a mask and the convolution's own padding do not go together"):
+        PrimaryCapsules1d(3, types=1, dim=4, kernel_size=3, padding=1)(
+            torch.rand(2, 3, 5), torch.ones(2, 5, dtype=torch.bool)
+        )
+    with pytest.raises(ValueError, match="padding must be a number of zeros, got 'same'"):
+        PrimaryCapsules1d(3, types=1, dim=4, kernel_size=3, padding="same")

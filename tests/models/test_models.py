@@ -3,6 +3,7 @@ import torch
 
 from torchcaps import create_model, list_models
 from torchcaps.models import CapsNet, parameter_count, register_model
+from torchcaps.models.convolution import Conv
 
 
 def count(name, *arguments, **options):
@@ -18,6 +19,11 @@ def test_the_papers_network_has_exactly_its_parameters():
 
 def test_the_papers_baseline_has_its_parameters():
     assert count("cnn-baseline") == 35_445_522  # "35.4M"
+
+
+def test_the_small_models_have_the_parameters_that_the_docs_say():
+    assert count("capsnet-small") == 300_944
+    assert count("cnn-small") == 300_941
 
 
 @pytest.mark.parametrize(
@@ -89,6 +95,11 @@ def test_bad_input_teaches():
         create_model("capsnett")
     with pytest.raises(ValueError, match=r"image_shape must be \(channels, height, width\), got \(28, 28\)"):
         create_model("capsnet", (28, 28))
+    with pytest.raises(ValueError, match=r"image_shape must be \(channels, height, width\), got 28"):
+        create_model("capsnet", 28)
+    with pytest.raises(ValueError, match="primary channels that are a multiple"):
+        CapsNet((1, 28, 28), 3, stem=[Conv(4, 3)], primary=Conv(60, 3), primary_dim=8, class_dim=4)
+    assert count("capsnet-small", decoder=(32,)) < count("capsnet-small")
     with pytest.raises(ValueError, match="classes must be at least 2, got 1"):
         create_model("capsnet", classes=1)
     with pytest.raises(ValueError, match="unknown option of model 'capsnet' 'rooting'. Did you mean 'routing'"):

@@ -192,17 +192,52 @@ def test_fixed_couplings(shape, masked):
         same_values_and_gradients((out.pose,), expected[:1], leaves)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_float32_is_as_good_as_its_rounding(dtype):
-    votes = torch.randn(4, 50, 10, 16, dtype=torch.float64)
-    activation = torch.rand(4, 50, dtype=torch.float64)
-    zero = torch.zeros(10, dtype=torch.float64)
-    for run in (
-        lambda v, a, z: dynamic_routing(v, 3),
-        lambda v, a, z: optimized_routing(v, 3),
-        lambda v, a, z: kmeans_routing(v, 3),
-        lambda v, a, z: em_routing(v, a, z, z, 3),
-    ):
-        exact = run(votes, activation, zero)
-        rounded = run(votes.to(dtype), activation.to(dtype), zero.to(dtype))
-        torch.testing.assert_close(rounded.pose.double(), exact.pose, rtol=2e-4, atol=2e-5)
+@pytest.mark.parametrize("name", ["dynamic", "optimized", "kmeans", "em", "uniform"])
+def test_float32_values_and_gradients_are_those_of_the_float64_reference(name):
+    leaves = tensors((2, 11, 4, 6), votes=torch.randn, activation=torch.rand)
+    votes, activation, zero = leaves["votes"], leaves["activation"], torch.zeros(4, dtype=torch.float64)
+    table = torch.full((11, 4), 0.25, dtype=torch.float64)
+    run = {
+        "dynamic": lambda v, a: dynamic_routing(v, 3),
+        "optimized": lambda v, a: optimized_routing(v, 3),
+        "kmeans": lambda v, a: kmeans_routing(v, 3),
+        "em": lambda v, a: em_routing(v, a, zero.to(v), zero.to(v), 3, inverse_temperature=0.01),
+        "uniform": lambda v, a: uniform_routing(v),
+    }[name]
+    expected = {
+        "dynamic": lambda: dynamic_routing_reference(votes, 3),
+        "optimized": lambda: optimized_routing_reference(votes, [1.0] * 3),
+        "kmeans": lambda: kmeans_routing_reference(votes, [1.0] * 3),
+        "em": lambda: em_routing_reference(votes, activation, zero, zero, [0.01] * 3),
+        "uniform": lambda: frozen_routing_reference(votes, table),
+    }[name]()[0]
+    single = [leaf.detach().float().requires_grad_() for leaf in leaves.values()]
+    pose = run(*single).pose
+    torch.testing.assert_close(pose.double(), expected, rtol=1e-4, atol=1e-5)
+    weight = torch.randn_like(expected)
+    options = {"allow_unused": True, "materialize_grads": True}
+    got = torch.autograd.grad((pose * weight.float()).sum(), single, **options)
+    want = torch.autograd.grad((expected * weight).sum(), list(leaves.values()), **options)
+    for g, w in zip(got, want, strict=True):
+        assert (g.double() - w).norm() <= 1e-4 * (1 + w.norm())
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-8, 1e-30])
+def test_em_is_exact_for_hardly_active_children(scale):
+    leaves = tensors((2, 7, 3, 5), votes=torch.randn, activation=torch.rand)
+    votes, activation, zero = leaves["votes"], leaves["activation"].detach(), torch.zeros(3, dtype=torch.float64)
+    expected = em_routing_reference(votes, activation, zero, zero, [1e-9] * 3)[0]  # a common factor of a cancels
+    out = em_routing(votes.float(), scale * activation.float(), zero.float(), zero.float(), 3, inverse_temperature=1e-9)
+    torch.testing.assert_close(out.pose.double(), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_em_an_absent_child_is_like_no_child():
+    generator = torch.Generator().manual_seed(198)
+    votes = 3 * torch.randn(1, 4, 3, 6, generator=generator)
+    activation = torch.tensor([[0.0, 0.5, 0.9, 0.3]], requires_grad=True)
+    zero = torch.zeros(3)
+    out = em_routing(votes, activation, zero, zero, 4, mass=None)
+    without = em_routing(votes[:, 1:], activation[:, 1:], zero, zero, 4, mass=None)
+    torch.testing.assert_close(out.pose, without.pose, rtol=1e-4, atol=1e-5)
+    (gradient,) = torch.autograd.grad(out.pose.sum() + out.activation.sum(), activation)
+    assert gradient.isfinite().all()

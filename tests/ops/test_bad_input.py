@@ -12,6 +12,7 @@ from torchcaps.ops import (
     optimized_routing,
     random_routing,
     sample_parents,
+    squash,
     uniform_routing,
 )
 
@@ -91,9 +92,9 @@ def test_nan_and_infinity_when_checking_is_on(routing, bad):
     routing(votes)  # and off again
 
 
-@pytest.mark.parametrize("alpha", [0, -0.5, float("nan"), [1.0, 0.0, 1.0]])
+@pytest.mark.parametrize("alpha", [0, -0.5, float("nan"), float("inf"), [1.0, 0.0, 1.0]])
 def test_alpha_must_be_positive(alpha):
-    with pytest.raises(ValueError, match="alpha must be positive"):
+    with pytest.raises(ValueError, match="alpha must be positive and finite"):
         optimized_routing(VOTES, 3, alpha=alpha)
 
 
@@ -144,3 +145,45 @@ def test_em_extras():
 def test_frozen_coupling_must_fit():
     with pytest.raises(ValueError, match=r"coupling must have shape \(5, 3\) or \(2, 5, 3\)"):
         frozen_routing(VOTES, torch.zeros(3, 5))
+
+
+def test_mixed_types_are_named():
+    double = torch.float64
+    for call in (
+        lambda: dynamic_routing(VOTES, bias=torch.zeros(3, 4, dtype=double)),
+        lambda: dynamic_routing(VOTES, logits=torch.zeros(3, dtype=double)),
+        lambda: dynamic_routing(VOTES, amend=True, activation=ACTIVATION.double()),
+        lambda: em_routing(VOTES, ACTIVATION.double(), 0.0, 0.0),
+        lambda: em_routing(VOTES, ACTIVATION, torch.zeros(3, dtype=double), 0.0),
+    ):
+        with pytest.raises(TypeError, match="must be torch.float32 on cpu like the votes, got torch.float64"):
+            call()
+
+
+@pytest.mark.parametrize("alpha", [None, "low", torch.tensor(1.0), True, [1.0, None, 1.0]])
+def test_a_schedule_is_made_of_numbers(alpha):
+    with pytest.raises(TypeError, match="alpha must be a number, one number per iteration"):
+        optimized_routing(VOTES, 3, alpha=alpha)
+
+
+def test_nan_behind_a_mask_is_harmless_even_when_checking():
+    votes, activation = VOTES.clone(), ACTIVATION.clone()
+    votes[:, 4], activation[:, 4] = float("nan"), float("nan")
+    mask = torch.arange(5).expand(2, 5) < 4
+    with torchcaps.check_finite():
+        out = dynamic_routing(votes, activation=activation, mask=mask, amend=True)
+    assert out.pose.isfinite().all()
+
+
+def test_checking_covers_what_is_not_a_vote():
+    nan = float("nan")
+    with torchcaps.check_finite():
+        for call in (
+            lambda: dynamic_routing(VOTES, bias=torch.full((3, 4), nan)),
+            lambda: dynamic_routing(VOTES, logits=torch.full((3,), nan)),
+            lambda: em_routing(VOTES, ACTIVATION, torch.full((3,), nan), 0.0),
+            lambda: frozen_routing(VOTES, torch.full((5, 3), nan)),
+            lambda: squash(torch.full((3,), nan)),
+        ):
+            with pytest.raises(ValueError, match="NaN or infinite"):
+                call()

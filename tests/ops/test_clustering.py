@@ -69,6 +69,25 @@ def test_gaussian_mixture_equals_the_reference():
     torch.testing.assert_close(out.log_likelihood[:-1], torch.tensor(likelihoods, dtype=torch.float64))
 
 
+def test_gradients_equal_those_of_the_references():
+    points = blobs(count=15).requires_grad_()
+    start = points.detach()[:3]
+    for fast, slow in (
+        (soft_kmeans(points, start, 3, sharpness=0.2).centres, soft_kmeans_reference(points, start, [0.2] * 3)[0]),
+        (gaussian_mixture(points, start, 2).covariances, gaussian_mixture_reference(points, start, 2)[1]),
+    ):
+        weight = torch.randn_like(fast)
+        got, want = (torch.autograd.grad((side * weight).sum(), points)[0] for side in (fast, slow))
+        torch.testing.assert_close(got, want, rtol=1e-6, atol=1e-8)
+
+
+def test_gaussian_mixture_survives_a_mean_far_from_all_points():
+    points = blobs()
+    out = gaussian_mixture(points, torch.cat([points[:2], torch.full((1, 2), 200.0, dtype=torch.float64)]), 3)
+    assert out.means.isfinite().all()
+    assert out.log_likelihood.isfinite().all()
+
+
 def test_gaussian_mixture_agrees_with_scikit_learn():
     points = blobs(count=300)
     out = gaussian_mixture(points, points[:3], 400, covariance_floor=1e-6)
@@ -105,9 +124,9 @@ def test_bad_points_are_refused(cluster):
         cluster(torch.zeros(5, 2, dtype=torch.long), 2)
     with pytest.raises(ValueError, match="number of points"):
         cluster(torch.zeros(5), 2)
-    with pytest.raises(ValueError, match="6 centres need at least as many points, got 5"):
+    with pytest.raises(ValueError, match="6 (centres|means) need at least as many points, got 5"):
         cluster(torch.randn(5, 2), 6)
-    with pytest.raises(ValueError, match=r"\[number of centres, 2\]"):
+    with pytest.raises(ValueError, match=r"\[number of (centres|means), 2\]"):
         cluster(torch.randn(5, 2), torch.randn(3, 4))
     with pytest.raises(ValueError, match="iterations must be at least 1"):
         cluster(torch.randn(5, 2), 2, 0)

@@ -71,6 +71,18 @@ def test_dynamic_objective_is_equation_15():
         assert math.isclose(float(trace.objective[t, 0]), expected, rel_tol=1e-9)
 
 
+def test_replacing_descends_the_entropy_objective_in_its_coupling():
+    """With v fixed, softmax(⟨û, v⟩) is the minimum of −Σ c⟨û, v⟩ + Σ c log c over couplings: moving away raises it."""
+    votes = routing_case(batch=1).votes
+    trace = dynamic_routing(votes, 3, update="replace", trace=True).trace
+    c, v = trace.coupling[2, 0], trace.pose[2, 0]
+    agreement = torch.einsum("ijd,jd->ij", votes[0], v)
+    torch.testing.assert_close(trace.objective[2, 0], (c * c.log()).sum() - (c * agreement).sum())
+    before = torch.einsum("ijd,jd->ij", votes[0], trace.pose[1, 0])
+    other = (before + 0.1 * torch.randn_like(before)).softmax(dim=-1)
+    assert (c * c.log() - c * before).sum() < (other * other.log() - other * before).sum()
+
+
 def test_dynamic_objective_counts_what_leaks_as_one_more_parent():
     votes = routing_case(batch=1).votes
     trace = dynamic_routing(votes, 2, leaky=True, trace=True).trace

@@ -1,5 +1,7 @@
 """What single options mean, beyond being equal to the reference."""
 
+import pickle
+
 import torch
 
 from torchcaps.ops import (
@@ -22,7 +24,7 @@ def test_without_bias_minus_x_gives_minus_v_and_a_bias_breaks_that():
     assert (plus + minus).abs().max() > 1e-3
 
 
-def test_gradient_of_the_last_iteration_only_is_cheaper_and_different():
+def test_gradient_of_the_last_iteration_only_has_the_same_value_and_another_gradient():
     votes = VOTES.clone().requires_grad_()
     results = {}
     for gradient in ("all", "last"):
@@ -72,6 +74,7 @@ def test_schedules():
     values = resolve_schedule("λ", annealed(), 3)
     torch.testing.assert_close(values, [0.01 * (1 - 0.95), 0.01 * (1 - 0.95**2), 0.01 * (1 - 0.95**3)])
     assert resolve_schedule("λ", counting(), 3) == [1.0, 2.0, 3.0]
+    assert resolve_schedule("λ", pickle.loads(pickle.dumps(annealed(0.02))), 1) == [0.02 * (1 - 0.95)]
     torch.testing.assert_close(
         resolve_schedule("λ", INVERSE_TEMPERATURES["authors-class"], 2), [v / 4 for v in values[:2]]
     )
@@ -122,5 +125,6 @@ def test_random_coupling_is_uniform_on_the_simplex_and_fixed_by_its_seed():
     assert not torch.equal(table, random_coupling(20_000, 3, seed=8))
     torch.testing.assert_close(table.sum(dim=1), torch.ones(20_000))
     torch.testing.assert_close(table.mean(dim=0), torch.full((3,), 1 / 3), atol=0.01, rtol=0)
+    assert random_coupling(1, 1, seed=3992508019).isfinite().all()  # the largest hash
     # One coordinate of a uniform point on the triangle has P(c > x) = (1 − x)².
     torch.testing.assert_close((table > 0.5).float().mean(dim=0), torch.full((3,), 0.25), atol=0.015, rtol=0)

@@ -13,11 +13,11 @@ ROUTINGS |= {
     "dynamic-last": {"name": "dynamic", "gradient": "last"},
     "dynamic-bias-prior": {"name": "dynamic", "bias": True, "prior": True},
     "dynamic-leaky-amend": {"name": "dynamic", "leaky": True, "amend": True},
-    "dynamic-partial": {"name": "dynamic", "partial_sampling": 0.5},
     "dynamic-half": {"name": "dynamic", "squash": "half"},
     "optimized-falling": {"name": "optimized", "alpha": [2.0, 1.0, 0.5]},
     "kmeans-inner": {"name": "kmeans", "distance": "inner", "sharpness": [0.5, 1.0, 2.0]},
     "em-counting": {"name": "em", "inverse_temperature": "counting", "mass": None},
+    "em-apart": {"name": "em", "compete_within": 1},
     "random-other": {"name": "random", "seed": 5},
 }
 sizes = st.integers(1, 6)

@@ -81,6 +81,26 @@ def test_frozen_averages_over_the_images_that_have_the_child():
     torch.testing.assert_close(routing.coupling.sum(dim=1), torch.ones(6))
 
 
+def test_frozen_never_freezes_nothing():
+    routing = FrozenRouting(source="em")
+    routing.build(6, 4, 5)
+    routing.train()(VOTES[:0], torch.rand(0, 6))
+    torch.testing.assert_close(routing.coupling, torch.full((6, 4), 0.25))
+    mask = torch.ones(3, 6, dtype=torch.bool)
+    mask[:, 5] = False
+    routing(VOTES, torch.rand(3, 6), mask)
+    torch.testing.assert_close(routing.coupling[5], torch.full((4,), 0.25))
+    assert (routing.coupling[:5] != 0.25).any()
+    assert not any(parameter.requires_grad for parameter in routing.parameters())
+
+
+def test_a_refused_build_leaves_the_routing_free():
+    routing = FrozenRouting()
+    with pytest.raises(ValueError, match="must be fixed"):
+        routing.build(None, 4, 5)
+    routing.build(6, 4, 5)
+
+
 def test_frozen_needs_a_fixed_number_of_children():
     with pytest.raises(ValueError, match="number of children must be fixed"):
         CapsuleLinear(None, 4, 3, 5, "frozen", shared=True)
@@ -91,6 +111,7 @@ def test_bad_options_are_refused_when_made():
         (lambda: DynamicRouting(0), "iterations must be at least 1"),
         (lambda: DynamicRouting(partial_sampling=1.5), "partial_sampling must be in"),
         (lambda: DynamicRouting(squash="smash"), "unknown squash kind"),
+        (lambda: DynamicRouting(prior=True, update="replace", gradient="last"), "learns nothing"),
         (lambda: OptimizedRouting(alpha=0), "alpha must be positive"),
         (lambda: KMeansRouting(sharpness=-1), "sharpness must be positive"),
         (lambda: KMeansRouting(distance="x"), "unknown distance"),

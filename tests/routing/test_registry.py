@@ -3,7 +3,7 @@ import torch
 
 from torchcaps import list_routings, register_routing
 from torchcaps.layers import CapsuleLinear
-from torchcaps.ops import squash, vector_output
+from torchcaps.ops import frozen_routing, squash, vector_output
 from torchcaps.routing import DynamicRouting, EMRouting, Routing, resolve_routing, unregister_routing
 from torchcaps.testing import assert_routing
 
@@ -60,6 +60,31 @@ def test_a_wrong_routing_is_caught():
         assert_routing(mixes_the_batch)
     with pytest.raises(ValueError, match="no such check: traces"):
         assert_routing("dynamic", skip=("traces",))
+
+
+def test_a_state_outside_the_state_dict_is_caught():
+    class Forgetful(Routing):
+        def make_parameters(self, children, parents, size):
+            self.table = torch.rand(children, parents, dtype=torch.float64).softmax(dim=-1)
+
+        permutation_invariant = False
+
+        def forward(self, votes, activation=None, mask=None, trace=False):
+            return frozen_routing(votes, self.table.to(votes), mask=mask, trace=trace)
+
+    with pytest.raises(AssertionError, match="the state dict lacks a part"):
+        assert_routing(Forgetful)
+
+
+def test_functions_may_take_any_options():
+    def anything(votes, *, activation, mask, trace, **options):
+        return mean_routing(votes, mask=mask, sharpness=options["sharpness"])
+
+    register_routing("test-anything")(anything)
+    try:
+        assert_routing({"name": "test-anything", "sharpness": 2.0}, skip=("trace",))
+    finally:
+        unregister_routing("test-anything")
 
 
 def test_registering_badly_is_refused():

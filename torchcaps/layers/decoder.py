@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from torchcaps.capsules import Capsules
+from torchcaps.capsules import Capsules, require_capsules
 from torchcaps.checks import require_count
 from torchcaps.targets import object_masks
 
@@ -50,6 +50,10 @@ class ReconstructionDecoder(nn.Module):
                 ``[B, J]``: one image from all flagged capsules together.
             objects: without a target, how many of the longest capsules to decode, one image each.
         """
+        require_capsules("the decoder", capsules)
+        self._check_poses(capsules.pose)
+        if target is not None and len(target) != len(capsules.pose):
+            raise ValueError(f"targets for {len(target)} images, but capsules of {len(capsules.pose)}.")
         if target is None:
             require_count("objects", objects)
             if objects > self.capsules:
@@ -63,9 +67,12 @@ class ReconstructionDecoder(nn.Module):
 
     def decode(self, pose: Tensor) -> Tensor:
         """Decode poses as they are, masked by the caller: ``[..., J, D]`` → ``[..., *image_shape]``."""
+        self._check_poses(pose)
+        decoded: Tensor = self.layers(pose.flatten(-2))
+        return decoded.view(*decoded.shape[:-1], *self.image_shape)
+
+    def _check_poses(self, pose: Tensor) -> None:
         if pose.shape[-2:] != (self.capsules, self.dim):
             raise ValueError(
                 f"the decoder expects poses of {self.capsules} capsules of size {self.dim}, got {tuple(pose.shape)}."
             )
-        decoded: Tensor = self.layers(pose.flatten(-2))
-        return decoded.view(*decoded.shape[:-1], *self.image_shape)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from torchcaps.capsules import Capsules
+from torchcaps.capsules import Capsules, require_capsules
 from torchcaps.checks import require_count
 from torchcaps.ops.result import RoutingOutput
 from torchcaps.routing.base import RoutingLike, resolve_routing
@@ -65,7 +65,7 @@ class CapsuleLinear(nn.Module):
         self.routing.build(in_capsules, out_capsules, out_dim)
         self.normalize = self.routing.normalized_weights if normalize is None else normalize
         shape = (out_capsules, in_dim, out_dim)
-        self.weight = nn.Parameter(torch.empty(shape if shared or in_capsules is None else (in_capsules, *shape)))
+        self.weight = nn.Parameter(torch.empty(shape if in_capsules is None or shared else (in_capsules, *shape)))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -83,15 +83,13 @@ class CapsuleLinear(nn.Module):
         return nn.functional.normalize(self.weight.flatten(-2), dim=-1).view_as(self.weight)
 
     def votes(self, capsules: Capsules) -> Tensor:
-        """û ``[B, I, J, D]`` from children in any arrangement."""
-        pose = self._checked(capsules).pose
-        equation = "bid,jdk->bijk" if self.shared else "bid,ijdk->bijk"
-        return torch.einsum(equation, pose, self.effective_weight())
+        """û ``[B, I, J, D]`` from children in any arrangement; zero for masked ones."""
+        return self._votes(self._checked(capsules))
 
     def route(self, capsules: Capsules, trace: bool = False) -> RoutingOutput:
         """The parents together with the coupling and, if asked for, every iteration."""
-        flat = self._checked(capsules)
-        output: RoutingOutput = self.routing(self.votes(flat), flat.activation, flat.mask, trace)
+        children = self._checked(capsules)
+        output: RoutingOutput = self.routing(self._votes(children), children.activation, children.mask, trace)
         return output
 
     def forward(self, capsules: Capsules) -> Capsules:
@@ -99,17 +97,26 @@ class CapsuleLinear(nn.Module):
         output = self.route(capsules)
         return Capsules(output.pose, output.activation)
 
+    def _votes(self, children: Capsules) -> Tensor:
+        equation = "bid,jdk->bijk" if self.shared else "bid,ijdk->bijk"
+        return torch.einsum(equation, children.pose, self.effective_weight())
+
     def _checked(self, capsules: Capsules) -> Capsules:
-        flat = capsules.validate().flatten()
+        """The children as a plain set of the right size, masked poses zero so that not even a NaN gets through."""
+        flat = require_capsules("CapsuleLinear", capsules).flatten()
         children, dim = flat.pose.shape[1:]
         if dim != self.in_dim or (self.in_capsules is not None and children != self.in_capsules):
             count = "any number of" if self.in_capsules is None else str(self.in_capsules)
+            hint = (
+                "" if self.shared or dim != self.in_dim else " With shared=True and in_capsules=None any number fits."
+            )
             raise ValueError(
                 f"CapsuleLinear expects {count} input capsules of size {self.in_dim}, "
-                f"got pose of shape {tuple(capsules.pose.shape)}."
-                + (" shared=True takes any number of capsules." if children != self.in_capsules else "")
+                f"got pose of shape {tuple(capsules.pose.shape)}.{hint}"
             )
-        return flat
+        if flat.mask is None:
+            return flat
+        return Capsules(flat.pose.masked_fill(~flat.mask[..., None], 0), flat.activation, flat.mask)
 
     def extra_repr(self) -> str:
         """Show sizes."""

@@ -21,7 +21,9 @@ class _PrimaryCapsules(nn.Module):
     def padding(self) -> tuple[int, ...]:
         """Zeros around the features, per dimension."""
         padding = self.conv.padding
-        return padding if isinstance(padding, tuple) else (0,) * self.spatial
+        if isinstance(padding, str):
+            raise ValueError(f"padding must be a number of zeros, got {padding!r}.")
+        return padding
 
     def __init__(self, types: int, dim: int, squash: str) -> None:
         super().__init__()
@@ -36,6 +38,15 @@ class _PrimaryCapsules(nn.Module):
         A capsule whose window touches padding is masked, so padding never influences a result.
         """
         self._check(features)
+        if mask is not None:
+            require_mask("mask", mask, (len(features), *features.shape[2:]), meaning="[batch, *positions]")
+            if any(self.padding):
+                raise ValueError(
+                    "a mask and the convolution's own padding do not go together: whether a window reaches into "
+                    "padding would depend on the batch. Use padding=0, and pad the features where needed."
+                )
+            features = features.masked_fill(~mask[:, None], 0)
+        require_finite("features", features)
         maps = self.conv(features)  # [B, T·D, *positions]
         # A capsule is the D channels of ONE type at ONE position: split the channels, then bring them last.
         # Splitting without the permutation would mix positions into a capsule.
@@ -43,7 +54,6 @@ class _PrimaryCapsules(nn.Module):
         pose = squash(pose, self.squash)
         if mask is None:
             return Capsules.from_pose(pose)
-        require_mask("mask", mask, (len(features), *features.shape[2:]), meaning="[batch, *positions]")
         valid = self._windows_without_padding(mask)
         return Capsules.from_pose(pose, valid[..., None].expand(pose.shape[:-1]))
 
@@ -61,12 +71,11 @@ class _PrimaryCapsules(nn.Module):
                 f"{type(self).__name__} slides a window of {tuple(self.conv.kernel_size)} over features of size "
                 f"{tuple(features.shape[2:])}, which is too small. Use a larger input, a smaller kernel or padding."
             )
-        require_finite("features", features)
 
     def _windows_without_padding(self, mask: Tensor) -> Tensor:
         window = torch.ones(1, 1, *self.conv.kernel_size, device=mask.device)
         convolve = F.conv1d if self.spatial == 1 else F.conv2d
-        touched = convolve((~mask)[:, None].float(), window, None, self.conv.stride, self.padding)
+        touched = convolve((~mask)[:, None].float(), window, None, self.conv.stride)
         return touched[:, 0] == 0
 
     def extra_repr(self) -> str:
@@ -104,6 +113,7 @@ class PrimaryCapsules2d(_PrimaryCapsules):
     ) -> None:
         super().__init__(types, dim, squash)
         self.conv = nn.Conv2d(in_channels, types * dim, kernel_size, stride, padding)
+        _ = self.padding  # refuses names of paddings
 
 
 class PrimaryCapsules1d(_PrimaryCapsules):
@@ -136,3 +146,4 @@ class PrimaryCapsules1d(_PrimaryCapsules):
     ) -> None:
         super().__init__(types, dim, squash)
         self.conv = nn.Conv1d(in_channels, types * dim, kernel_size, stride, padding)
+        _ = self.padding  # refuses names of paddings

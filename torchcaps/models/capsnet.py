@@ -55,6 +55,11 @@ class CapsNet(nn.Module):
         if objects > classes:
             raise ValueError(f"an image cannot show {objects} objects of different classes among {classes}.")
         self.image_shape, self.classes, self.objects = image_shape, classes, objects
+        if not stem or primary.channels % primary_dim:
+            raise ValueError(
+                f"a CapsNet needs at least one convolution in its stem, and primary channels that are a multiple of "
+                f"primary_dim; got {len(stem)} convolutions, {primary.channels} channels, {primary_dim}-D capsules."
+            )
         types = primary.channels // primary_dim
         self.stem = ConvTrunk(image_shape, stem, ahead=[primary])
         height, width = self.stem.final_size
@@ -90,6 +95,13 @@ def require_images(images: Tensor, image_shape: tuple[int, int, int]) -> None:
     require_finite("images", images)
 
 
+def decoder_widths(decoder: bool | Sequence[int], default: Sequence[int]) -> Sequence[int] | None:
+    """The decoder's hidden widths: the default for True, none for False, or those given."""
+    if isinstance(decoder, bool):
+        return default if decoder else None
+    return decoder
+
+
 @register_model("capsnet")
 def capsnet(
     image_shape: tuple[int, int, int],
@@ -98,7 +110,7 @@ def capsnet(
     routing: RoutingLike = "dynamic",
     shared: bool = False,
     squash: str = "sabour",
-    decoder: bool = True,
+    decoder: bool | Sequence[int] = True,
     objects: int = 1,
 ) -> CapsNet:
     """The network of Sabour et al. 2017: 8,215,568 parameters for MNIST, 6,804,224 without the decoder.
@@ -116,7 +128,7 @@ def capsnet(
         routing=routing,
         shared=shared,
         squash=squash,
-        decoder=(512, 1024) if decoder else None,
+        decoder=decoder_widths(decoder, (512, 1024)),
         objects=objects,
     )
 
@@ -133,7 +145,7 @@ def capsnet_small(
     routing: RoutingLike = "dynamic",
     shared: bool = False,
     squash: str = "sabour",
-    decoder: bool = True,
+    decoder: bool | Sequence[int] = True,
     objects: int = 1,
 ) -> CapsNet:
     """A capsule network that learns MNIST in a minute or two on two cores; docs/models.md says how it was chosen.
@@ -151,6 +163,6 @@ def capsnet_small(
         routing=routing,
         shared=shared,
         squash=squash,
-        decoder=(64, 128) if decoder else None,
+        decoder=decoder_widths(decoder, (64, 128)),
         objects=objects,
     )

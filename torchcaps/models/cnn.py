@@ -58,9 +58,9 @@ def cnn_baseline(image_shape: tuple[int, int, int], classes: int, *, dropout: fl
 
 @register_model("cnn-small")
 def cnn_small(image_shape: tuple[int, int, int], classes: int, *, dropout: float = 0.5) -> CNN:
-    """The trunk of ``capsnet-small`` with one hidden layer, as wide as makes the parameters equal.
+    """The trunk of ``capsnet-small`` with one hidden layer, as wide as makes the parameters most nearly equal.
 
-    The count is that of ``capsnet-small`` with its decoder, for every image size and number of classes.
+    They are compared with those of ``capsnet-small`` with its decoder, for the given image size and classes.
     """
     convs = [*SMALL_STEM, SMALL_PRIMARY]
     with torch.device("meta"):

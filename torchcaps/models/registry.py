@@ -44,7 +44,7 @@ def create_model(name: str, image_shape: Sequence[int] = (1, 28, 28), classes: i
         A module: ``model(images, target=None)`` → :class:`~torchcaps.models.ModelOutput`.
     """
     require_choice("model", name, _models)
-    shape = tuple(image_shape)
+    shape = tuple(image_shape) if isinstance(image_shape, Sequence) else (image_shape,)
     if len(shape) != 3 or any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in shape):
         raise ValueError(f"image_shape must be (channels, height, width), got {image_shape!r}.")
     require_count("classes", classes, least=2)

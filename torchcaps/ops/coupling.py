@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torchcaps.checks import require_mask
+from torchcaps.checks import require_finite, require_like, require_mask, require_shape
 
 
 def weighted_sum(coupling: Tensor, votes: Tensor) -> Tensor:
@@ -27,9 +27,21 @@ def drop_masked(votes: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | No
     Returns the votes with zeros in their place and the mask as weights ``[B, I, 1]`` (None without a mask).
     """
     if mask is None:
+        require_finite("votes", votes)
         return votes, None
     require_mask("mask", mask, tuple(votes.shape[:2]), meaning="[batch, children]")
-    return votes.masked_fill(~mask[:, :, None, None], 0), mask[:, :, None].to(votes.dtype)
+    votes = votes.masked_fill(~mask[:, :, None, None], 0)
+    require_finite("votes", votes)
+    return votes, mask[:, :, None].to(votes.dtype)
+
+
+def child_activation(votes: Tensor, activation: Tensor, mask: Tensor | None) -> Tensor:
+    """The children's activation ``[B, I]``, checked against the votes, zero where masked."""
+    require_shape("activation", activation, tuple(votes.shape[:2]), meaning="[batch, children]")
+    if mask is not None:
+        activation = activation.masked_fill(~mask, 0)
+    require_like("activation", activation, votes)
+    return activation
 
 
 def weigh(coupling: Tensor, weight: Tensor | None) -> Tensor:

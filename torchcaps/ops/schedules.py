@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from torchcaps.checks import require_choice, require_count
 
-Schedule = float | Sequence[float] | Callable[[int], float]
+Schedule = float | list[float] | tuple[float, ...] | Callable[[int], float]
 """A constant, one value per iteration, or a function of the iteration t = 0, 1, …"""
 
 
-def annealed(final: float = 0.01, rate: float = 0.95) -> Callable[[int], float]:
+@dataclass(frozen=True)
+class annealed:  # noqa: N801 - reads as the function of t that it is
     """λ(t) = final · (1 − rate^(t+1)): the inverse temperature in the code of Hinton et al. 2018."""
-    return lambda t: final * (1 - rate ** (t + 1))
+
+    final: float = 0.01
+    rate: float = 0.95
+
+    def __call__(self, t: int) -> float:
+        """Value of λ in iteration t = 0, 1, 2 and so on."""
+        return float(self.final * (1 - self.rate ** (t + 1)))
 
 
-def counting(start: float = 1.0, step: float = 1.0) -> Callable[[int], float]:
+@dataclass(frozen=True)
+class counting:  # noqa: N801
     """λ(t) = start + step·t: 1 at first, then one more per iteration (J. Hui)."""
-    return lambda t: start + step * t
+
+    start: float = 1.0
+    step: float = 1.0
+
+    def __call__(self, t: int) -> float:
+        """Value of λ in iteration t = 0, 1, 2 and so on."""
+        return self.start + self.step * t
 
 
 INVERSE_TEMPERATURES: dict[str, Callable[[int], float]] = {
@@ -36,20 +52,30 @@ def named_schedule(schedule: Schedule | str) -> Schedule:
 
 
 def resolve_schedule(name: str, schedule: Schedule, iterations: int) -> list[float]:
-    """The schedule's value for each of the iterations; all must be positive."""
+    """The schedule's value for each of the iterations; all must be positive and finite.
+
+    A list may be longer than needed, so that fewer iterations can be tried with the same one.
+    """
     require_count("iterations", iterations)
+    given: list[object]
     if callable(schedule):
-        values = [float(schedule(t)) for t in range(iterations)]
-    elif isinstance(schedule, Sequence):
+        given = [schedule(t) for t in range(iterations)]
+    elif isinstance(schedule, list | tuple):
         if len(schedule) < iterations:
             raise ValueError(
                 f"{name} gives {len(schedule)} values for {iterations} iterations. "
                 "Give one value per iteration, a constant, or a function of the iteration."
             )
-        values = [float(value) for value in schedule[:iterations]]
+        given = list(schedule[:iterations])
     else:
-        values = [float(schedule)] * iterations
-    for t, value in enumerate(values):
-        if not value > 0:
-            raise ValueError(f"{name} must be positive, got {value} in iteration {t + 1}.")
+        given = [schedule] * iterations
+    values = []
+    for t, value in enumerate(given):
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise TypeError(
+                f"{name} must be a number, one number per iteration, or a function of the iteration; got {value!r}."
+            )
+        if not 0 < value < math.inf:
+            raise ValueError(f"{name} must be positive and finite, got {value} in iteration {t + 1}.")
+        values.append(float(value))
     return values

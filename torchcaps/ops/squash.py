@@ -5,13 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torchcaps.checks import require_choice, require_float
+from torchcaps.checks import require_choice, require_finite, require_float
 
 SQUASH_KINDS = ("sabour", "exponential", "half", "unit")
 
 
 def length(pose: Tensor, dim: int = -1, keepdim: bool = False) -> Tensor:
     """Euclidean length ‖s‖ along ``dim``, with gradient 0 at s = 0 (where a bare square root gives NaN)."""
+    require_float("pose", pose)
     norm: Tensor = torch.linalg.vector_norm(pose, dim=dim, keepdim=keepdim)
     return norm
 
@@ -42,6 +43,7 @@ def squash(pose: Tensor, kind: str = "sabour", dim: int = -1) -> Tensor:
         pose ``[..., D]`` → the same.
     """
     require_float("pose", pose)
+    require_finite("pose", pose)
     n = length(pose, dim, keepdim=True)
     if kind == "sabour":
         return pose * (n / (1 + n * n))

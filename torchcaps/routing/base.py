@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
@@ -21,10 +21,16 @@ class Routing(nn.Module):
     Subclasses implement :meth:`forward`, and :meth:`make_parameters` if they have any.
     """
 
-    permutation_invariant: ClassVar[bool] = True
+    permutation_invariant: bool = True
     """False where the coupling belongs to a child's index, so that exchanging children changes the result."""
 
-    normalized_weights: ClassVar[bool] = False
+    couplings_sum_to_one: bool = True
+    """False where a child may keep a part of itself, or give itself more than once."""
+
+    exact_gradient: bool = True
+    """False where a part of the computation is held constant on purpose."""
+
+    normalized_weights: bool = False
     """True where the algorithm assumes W_ij / ‖W_ij‖_F; capsule layers follow it unless told otherwise."""
 
     def __init__(self) -> None:
@@ -35,8 +41,8 @@ class Routing(nn.Module):
         """Fix the sizes: number of children (None: any number), of parents, and of a parent's pose."""
         sizes = (children, parents, size)
         if self._sizes is None:
-            self._sizes = sizes
             self.make_parameters(children, parents, size)
+            self._sizes = sizes
         elif self._sizes != sizes:
             raise ValueError(
                 f"this {type(self).__name__} already belongs to a layer with (children, parents, pose size) = "
@@ -49,11 +55,12 @@ class Routing(nn.Module):
     def initial_std(self, children: int, parents: int, size: int) -> float:
         """Standard deviation with which a layer should draw its weights.
 
-        Here 0.4/√D: at first a vote is 0.4 times as long as the child's pose, whatever the size of the layer, and for
-        the CapsNet of the paper σ is the authors' 0.1. With the softmax over the right axis, much longer votes polarise the
-        coupling before anything is learned, and much shorter ones leave every parent silent.
+        With equal couplings s_j = (1/J) Σ_i û_ij. σ ∝ 1/√D would keep the length of the votes û the same in layers of
+        every size, σ ∝ J/√(I·D) the length of the sums s. Too long votes polarise the coupling before anything is
+        learned, too short sums leave every parent silent; the geometric mean of both rules, 0.74·√J/(I^¼·√D), avoids
+        either. For the CapsNet of the paper it is the authors' 0.1.
         """
-        return float(0.4 / size**0.5)
+        return float(0.74 * parents**0.5 / (max(children, 1) ** 0.25 * size**0.5))
 
     def require_built(self) -> None:
         """Raise unless the sizes are known."""
@@ -80,8 +87,9 @@ class FunctionRouting(Routing):
     def __init__(self, function: Callable[..., RoutingOutput], **options: Any) -> None:
         super().__init__()
         known = inspect.signature(function).parameters
-        for option in options:
-            require_choice(f"option of routing {function.__name__}", option, set(known) - _CALL_ARGUMENTS)
+        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
+            for option in options:
+                require_choice(f"option of routing {function.__name__}", option, set(known) - _CALL_ARGUMENTS)
         self.function = function
         self.options = options
 
@@ -118,6 +126,7 @@ def register_routing(name: str) -> Callable[[_Registered], _Registered]:
         def mean_routing(votes, *, activation=None, mask=None, trace=False):
             coupling = votes.new_full(votes.shape[:3], 1 / votes.shape[2])
             if mask is not None:
+                votes = votes.masked_fill(~mask[:, :, None, None], 0)
                 coupling = coupling * mask[:, :, None]
             pose = squash(torch.einsum("bij,bijd->bjd", coupling, votes))
             return vector_output(pose, coupling)

@@ -39,11 +39,18 @@ class EMRouting(Routing):
         resolve_schedule("inverse_temperature", named_schedule(inverse_temperature), iterations)
         self.iterations, self.inverse_temperature = iterations, inverse_temperature
         self.variance_floor, self.mass, self.compete_within = variance_floor, mass, compete_within
+        self.couplings_sum_to_one = compete_within is None
 
     def make_parameters(self, children: int | None, parents: int, size: int) -> None:
         """Make β_u and β_a ``[J]``, one each per parent."""
-        self.beta_u = nn.Parameter(torch.zeros(parents))
-        self.beta_a = nn.Parameter(torch.zeros(parents))
+        self.beta_u = nn.Parameter(torch.empty(parents))
+        self.beta_a = nn.Parameter(torch.empty(parents))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Both start at zero."""
+        nn.init.zeros_(self.beta_u)
+        nn.init.zeros_(self.beta_a)
 
     def initial_std(self, children: int, parents: int, size: int) -> float:
         """Two: votes of squashed poses then have σ near one, so that ln σ is near zero and no activation saturates."""

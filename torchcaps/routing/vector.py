@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor, nn
 
@@ -65,7 +63,15 @@ class DynamicRouting(Routing):
             raise ValueError(f"partial_sampling must be in (0, 1] or None, got {partial_sampling}.")
         self.iterations, self.squash, self.update, self.gradient = iterations, squash, update, gradient
         self.leaky, self.amend, self.partial_sampling = leaky, amend, partial_sampling
+        if prior and update == "replace" and gradient == "last" and iterations > 1:
+            raise ValueError(
+                "a prior that is replaced after the first iteration learns nothing if the gradient goes through the "
+                "last one only: use update='accumulate' or gradient='all'."
+            )
         self.with_bias, self.with_prior = bias, prior
+        self.permutation_invariant = not prior
+        self.couplings_sum_to_one = not (leaky or amend)
+        self.exact_gradient = gradient == "all"
         self.bias: nn.Parameter | None = None
         self.prior: nn.Parameter | None = None
 
@@ -122,7 +128,7 @@ class OptimizedRouting(Routing):
         alpha: weight of the entropy; a constant, one value per iteration, or a function of the iteration.
     """
 
-    normalized_weights: ClassVar[bool] = True
+    normalized_weights = True
 
     def __init__(self, iterations: int = 3, *, alpha: Schedule = 1.0) -> None:
         super().__init__()
@@ -220,11 +226,13 @@ class UniformRouting(Routing):
 class RandomRouting(Routing):
     """A random coupling, fixed by the seed and the same for every image."""
 
-    permutation_invariant: ClassVar[bool] = False
+    permutation_invariant = False
 
     def __init__(self, *, seed: int = 0, squash: str = "sabour") -> None:
         super().__init__()
         require_choice("squash kind", squash, SQUASH_KINDS)
+        if not isinstance(seed, int):
+            raise TypeError(f"seed must be an integer, got {seed!r}.")
         self.seed, self.squash = seed, squash
 
     def forward(
@@ -255,7 +263,7 @@ class FrozenRouting(Routing):
         squash: a kind of :func:`torchcaps.ops.squash`.
     """
 
-    permutation_invariant: ClassVar[bool] = False
+    permutation_invariant = False
     coupling: Tensor
     is_frozen: Tensor
 
@@ -263,6 +271,7 @@ class FrozenRouting(Routing):
         super().__init__()
         require_choice("squash kind", squash, SQUASH_KINDS)
         self.source, self.squash = resolve_routing(source), squash
+        self.couplings_sum_to_one = self.source.couplings_sum_to_one
         self._frozen = False  # the same as is_frozen, as a Python value: reading it never waits for a device
         self.register_load_state_dict_post_hook(_remember_frozen)  # type: ignore[no-untyped-call]
 
@@ -274,6 +283,7 @@ class FrozenRouting(Routing):
                 "give the layer in_capsules, or use 'uniform' or 'random'."
             )
         self.source.build(children, parents, size)
+        self.source.requires_grad_(False)  # its coupling is taken once, without a gradient
         self.register_buffer("coupling", torch.full((children, parents), 1 / parents))
         self.register_buffer("is_frozen", torch.zeros((), dtype=torch.bool))
 
@@ -283,7 +293,8 @@ class FrozenRouting(Routing):
         with torch.no_grad():
             total = self.source(votes, activation, mask).coupling.sum(dim=0)  # [I, J]
             seen = votes.new_full((1, 1), len(votes)) if mask is None else mask.sum(dim=0)[:, None]
-            self.coupling.copy_(total / seen.clamp_min(1))
+            even = 1 / votes.shape[2]  # for children that no image has
+            self.coupling.copy_(torch.where(seen > 0, total / seen.clamp_min(1), even))
             self.is_frozen.fill_(True)
         self._frozen = True
 
@@ -296,11 +307,11 @@ class FrozenRouting(Routing):
     ) -> RoutingOutput:
         """Route votes ``[B, I, J, D]``."""
         self.require_built()
-        if self.training and not self._frozen:
+        if self.training and not self._frozen and len(votes) > 0:
             self.freeze(votes, activation, mask)
         return frozen_routing(votes, self.coupling, squash=self.squash, mask=mask, trace=trace)
 
 
 def _remember_frozen(module: nn.Module, _: object) -> None:
-    if isinstance(module, FrozenRouting) and hasattr(module, "is_frozen"):
+    if isinstance(module, FrozenRouting) and hasattr(module, "is_frozen") and not module.is_frozen.is_meta:
         module._frozen = bool(module.is_frozen)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.models.output import ModelOutput
+from torchcaps.testing.routing import wipe_tensors
 
 
 def _tensors(output: ModelOutput) -> list[Tensor]:
@@ -63,9 +64,7 @@ def check_model_backward(model: nn.Module, images: Tensor) -> None:
 def check_model_state_dict(model: nn.Module, images: Tensor) -> None:
     """Saving and loading the state gives the same model again."""
     other = copy.deepcopy(model)
-    with torch.no_grad():
-        for parameter in other.parameters():
-            parameter.zero_()
+    wipe_tensors(other)
     other.load_state_dict(model.state_dict())
     _same(_tensors(other.eval()(images)), _tensors(model.eval()(images)), "the state dict lacks a part of the model")
 
@@ -104,4 +103,4 @@ def assert_model(model: nn.Module, image_shape: tuple[int, int, int], *, batch: 
     """
     images = torch.rand(batch, *image_shape, generator=torch.Generator().manual_seed(seed))
     for check in MODEL_CHECKS.values():
-        check(model, images)
+        check(copy.deepcopy(model), images)

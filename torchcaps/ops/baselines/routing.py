@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torchcaps.checks import require_float, require_shape, require_votes
+from torchcaps.checks import require_finite, require_float, require_shape, require_votes
 from torchcaps.ops.coupling import agreement, drop_masked, weigh, weighted_sum
 from torchcaps.ops.result import Iterations, RoutingOutput, vector_output
 from torchcaps.ops.squash import length
@@ -46,6 +46,7 @@ def frozen_routing(
         (batch, children, parents),
         meaning="[children, parents] or [batch, children, parents]",
     )
+    require_finite("coupling", coupling)
     votes, weight = drop_masked(votes, mask)
     coupling = weigh(coupling.to(votes).expand(batch, children, parents), weight)
     pose = squash_vectors(weighted_sum(coupling, votes), squash)
@@ -91,6 +92,6 @@ def random_coupling(children: int, parents: int, seed: int, device: torch.device
     key = key & low
     for factor, shift in ((0x85EBCA6B, 16), (0xC2B2AE35, 13)):
         key = ((key ^ (key >> shift)) * factor) & low
-    uniform = (((key ^ (key >> 16)) >> 8).float() + 0.5) / 2**24  # in (0, 1): 24 bits fit a float32
+    uniform = (((key ^ (key >> 16)) >> 9).float() + 0.5) / 2**23  # in (0, 1): 23 bits and a half fit a float32
     exponential = -uniform.log().view(children, parents)
     return exponential / exponential.sum(dim=1, keepdim=True)

@@ -6,16 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torchcaps.checks import (
-    require_choice,
-    require_count,
-    require_finite,
-    require_float,
-    require_mask,
-    require_shape,
-    require_votes,
-)
-from torchcaps.ops.coupling import agreement, drop_masked, weigh, weighted_sum
+from torchcaps.checks import require_choice, require_count, require_like, require_mask, require_shape, require_votes
+from torchcaps.ops.coupling import agreement, child_activation, drop_masked, entropy_term, weigh, weighted_sum
 from torchcaps.ops.result import Iterations, RoutingOutput, vector_output
 from torchcaps.ops.squash import length
 from torchcaps.ops.squash import squash as squash_vectors
@@ -52,8 +44,9 @@ def dynamic_routing(
 
     Sabour, Frosst, Hinton 2017, "Dynamic Routing Between Capsules", arXiv 1710.09829, procedure 1.
 
-    The trace's objective is −Σ c_ij⟨û_ij, v_j⟩ + Σ_i KL(c_i ‖ c_i^old) (Wang & Liu 2018). The algorithm descends
-    it only while the factor ‖s‖²/(1+‖s‖²) inside v_j is held constant, so it need not fall.
+    The trace's objective is −Σ c_ij⟨û_ij, v_j⟩ + Σ_i KL(c_i ‖ c_i^old) (Wang & Liu 2018), and with
+    ``update="replace"`` −Σ c_ij⟨û_ij, v_j⟩ + Σ c_ij log c_ij. The algorithm descends it only while the factor
+    ‖s‖²/(1+‖s‖²) inside v_j is held constant, so it need not fall.
 
     Args:
         votes: û, what each child predicts for each parent.
@@ -86,9 +79,12 @@ def dynamic_routing(
     b = _initial_logits(votes, logits)  # [B, I, J]
     if bias is not None:
         require_shape("bias", bias, tuple(votes.shape[2:]), meaning="[parents, pose size]")
+        require_like("bias", bias, votes)
     votes, weight = drop_masked(votes, mask)
     if amend:
-        weight = _amendment(votes, activation) if weight is None else weight * _amendment(votes, activation)
+        if activation is None:
+            raise ValueError("amend=True scales each coupling by the child's activation: pass activation [B, I].")
+        weight = child_activation(votes, activation, mask)[:, :, None]
 
     steps, old = Iterations(trace), None
     for t in range(iterations):
@@ -99,7 +95,8 @@ def dynamic_routing(
         if t + 1 < iterations or trace:
             agree = agreement(votes, pose)  # [B, I, J]
             if trace:
-                objective = -(coupling * agree).sum(dim=(1, 2)) + _divergence(share, old, mask)
+                penalty = entropy_term(coupling) if update == "replace" else _divergence(share, old, mask)
+                objective = penalty - (coupling * agree).sum(dim=(1, 2))
                 steps.add(coupling, pose, length(pose), objective)
                 old = share
             if gradient == "last":
@@ -147,6 +144,7 @@ def _initial_logits(votes: Tensor, logits: Tensor | None) -> Tensor:
         (batch, children, parents),
         meaning="[parents], [children, parents] or [batch, children, parents]",
     )
+    require_like("logits", logits, votes)
     return logits.expand(batch, children, parents)
 
 
@@ -157,16 +155,6 @@ def _parents(votes: Tensor, parent_mask: Tensor | None) -> Tensor | None:
     batch, _, parents, _ = votes.shape
     require_mask("parent_mask", parent_mask, (parents,), (batch, parents), meaning="[parents] or [batch, parents]")
     return parent_mask.view(-1, 1, parents)
-
-
-def _amendment(votes: Tensor, activation: Tensor | None) -> Tensor:
-    """The children's activation as a weight [B, I, 1]."""
-    if activation is None:
-        raise ValueError("amend=True scales each coupling by the child's activation: pass activation [B, I].")
-    require_float("activation", activation)
-    require_shape("activation", activation, tuple(votes.shape[:2]), meaning="[batch, children]")
-    require_finite("activation", activation)
-    return activation[:, :, None]
 
 
 def _share(b: Tensor, parents: Tensor | None, leaky: bool) -> Tensor:

@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torchcaps.checks import require_count, require_finite, require_float, require_shape, require_votes
-from torchcaps.ops.coupling import drop_masked, weighted_sum
+from torchcaps.checks import require_count, require_like, require_shape, require_votes
+from torchcaps.ops.coupling import child_activation, drop_masked, weigh, weighted_sum
 from torchcaps.ops.result import Iterations, RoutingOutput
 from torchcaps.ops.schedules import Schedule, named_schedule, resolve_schedule
 
@@ -71,10 +71,12 @@ def em_routing(
     """
     require_votes(votes)
     batch, children, parents, _ = votes.shape
-    activation = _checked_activation(votes, activation)
+    if activation is None:
+        raise ValueError("EM routing weighs every vote by the child's activation: pass activation [B, I].")
     for name, beta in (("beta_u", beta_u), ("beta_a", beta_a)):
         if isinstance(beta, Tensor):
             require_shape(name, beta, (), (1,), (parents,), meaning="a scalar or [parents]")
+            require_like(name, beta, votes)
     if variance_floor < 0:
         raise ValueError(f"variance_floor must not be negative, got {variance_floor}.")
     if compete_within is not None:
@@ -83,38 +85,46 @@ def em_routing(
             raise ValueError(f"compete_within must divide the {parents} parents, got {compete_within}.")
     lambdas = resolve_schedule("inverse_temperature", named_schedule(inverse_temperature), iterations)
     votes, weight = drop_masked(votes, mask)
-    if mask is not None:
-        activation = activation.masked_fill(~mask, 0)
+    activation = child_activation(votes, activation, mask)
     scale = _mass_scale(votes, mask, mass)
     log_r = votes.new_full((batch, children, parents), -math.log(compete_within or parents))
 
     steps = Iterations(trace)
     for t, lam in enumerate(lambdas):
-        mean, variance, amount = _m_step(log_r, activation, votes, mask)  # [B, J, D], [B, J, D], [B, J]
+        mean, variance, amount = _m_step(log_r, activation, votes)  # [B, J, D], [B, J, D], [B, J]
         variance = variance.clamp_min(variance_floor)
         cost = (beta_u * votes.shape[3] + 0.5 * variance.log().sum(dim=-1)) * amount * scale  # [B, J]
         log_a = F.logsigmoid(lam * (beta_a - cost))
         if trace:
-            steps.add(_coupling(log_r, weight), mean, log_a.exp(), cost.sum(dim=1))
+            steps.add(weigh(log_r.exp(), weight), mean, log_a.exp(), cost.sum(dim=1))
         if t + 1 < iterations:
             log_r = _e_step(votes, mean, variance, log_a, compete_within)
-    return RoutingOutput(mean, log_a.exp(), _coupling(log_r, weight), steps.stack())
+    return RoutingOutput(mean, log_a.exp(), weigh(log_r.exp(), weight), steps.stack())
 
 
-def _m_step(log_r: Tensor, activation: Tensor, votes: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+def _m_step(log_r: Tensor, activation: Tensor, votes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Mean, variance and data mass of every parent."""
-    amount = (log_r.exp() * activation[:, :, None]).sum(dim=1)  # [B, J]
-    if mask is not None:
-        log_r = log_r.masked_fill(~mask[:, :, None], torch.finfo(log_r.dtype).min)
-    if log_r.shape[1] > 0:
-        # A factor per parent cancels in the means; taking out the largest R keeps far parents from underflowing.
-        log_r = log_r - log_r.amax(dim=1, keepdim=True).detach()
-    share = log_r.exp() * activation[:, :, None]  # [B, I, J]
-    # A parent whose children are all absent gets pose 0 instead of 0/0.
-    share = share / share.sum(dim=1, keepdim=True).clamp_min(torch.finfo(votes.dtype).eps)
+    a = activation[:, :, None]  # [B, I, 1]
+    amount = (log_r.exp() * a).sum(dim=1)  # [B, J]
+    share = _shares_of_children(log_r, a)
     mean = weighted_sum(share, votes)  # [B, J, D]
     variance = weighted_sum(share, (votes - mean[:, None]).square())  # [B, J, D]
     return mean, variance, amount
+
+
+def _shares_of_children(log_r: Tensor, a: Tensor) -> Tensor:
+    """R_ij a_i / Σ_i R_ij a_i [B, I, J], exact also where R or a underflow; 0 if all children are absent.
+
+    A factor per parent cancels, so the largest R_ij a_i is taken out first, held constant: no gradient changes.
+    """
+    if log_r.shape[1] == 0:
+        return log_r
+    largest = (log_r + a.log()).detach().amax(dim=1, keepdim=True)  # −∞ if all are absent
+    largest = torch.where(largest.isfinite(), largest, 0)
+    limit = 0.9 * math.log(torch.finfo(log_r.dtype).max)  # an absent child may have any R: keep 0·∞ out
+    product = (log_r - largest).clamp_max(limit).exp() * a
+    total = product.sum(dim=1, keepdim=True)
+    return product / torch.where(total > 0, total, 1)
 
 
 def _e_step(votes: Tensor, mean: Tensor, variance: Tensor, log_a: Tensor, compete_within: int | None) -> Tensor:
@@ -124,12 +134,8 @@ def _e_step(votes: Tensor, mean: Tensor, variance: Tensor, log_a: Tensor, compet
     score = log_p[:, None] - 0.5 * distance
     if compete_within is None:
         return score.log_softmax(dim=-1)
-    groups = score.view(*score.shape[:-1], -1, compete_within)
+    groups = score.view(*score.shape[:-1], score.shape[-1] // compete_within, compete_within)
     return groups.log_softmax(dim=-1).flatten(-2)
-
-
-def _coupling(log_r: Tensor, weight: Tensor | None) -> Tensor:
-    return log_r.exp() if weight is None else log_r.exp() * weight
 
 
 def _mass_scale(votes: Tensor, mask: Tensor | None, mass: float | None) -> Tensor | float:
@@ -142,12 +148,3 @@ def _mass_scale(votes: Tensor, mask: Tensor | None, mass: float | None) -> Tenso
     if mask is None:
         return mass * parents / max(children, 1)
     return mass * parents / mask.sum(dim=1, keepdim=True).clamp_min(1).to(votes.dtype)
-
-
-def _checked_activation(votes: Tensor, activation: Tensor | None) -> Tensor:
-    if activation is None:
-        raise ValueError("EM routing weighs every vote by the child's activation: pass activation [B, I].")
-    require_float("activation", activation)
-    require_shape("activation", activation, tuple(votes.shape[:2]), meaning="[batch, children]")
-    require_finite("activation", activation)
-    return activation

@@ -63,30 +63,30 @@ def gaussian_mixture(
         points ``[N, D]``, means ``[K, D]``.
     """
     require_count("iterations", iterations)
-    mu = starting_centres(points, means, generator)
+    mu = starting_centres(points, means, generator, name="means")
     count, size = points.shape
     floor = covariance_floor * torch.eye(size, dtype=points.dtype, device=points.device)
     centred = points - points.mean(dim=0)
     sigma = (centred.T @ centred / count + floor).expand(len(mu), size, size)
-    pi = points.new_full((len(mu),), 1 / len(mu))
+    log_pi = points.new_full((len(mu),), -math.log(len(mu)))
 
     path, likelihoods = [mu], []
     for _ in range(iterations):
-        joint = _log_joint(points, mu, sigma, pi)  # [N, K]
+        joint = _log_joint(points, mu, sigma, log_pi)  # [N, K]
         likelihoods.append(joint.logsumexp(dim=1).sum())
         log_p = joint.log_softmax(dim=1)
         share = log_p.softmax(dim=0)  # P(j|x_i) / n_j, exact also where P underflows
         mu = share.T @ points
         offset = points[:, None] - mu  # [N, K, D]
         sigma = torch.einsum("nk,nkd,nke->kde", share, offset, offset) + floor
-        pi = log_p.exp().mean(dim=0)
+        log_pi = log_p.logsumexp(dim=0) - math.log(count)
         path.append(mu)
-    joint = _log_joint(points, mu, sigma, pi)
+    joint = _log_joint(points, mu, sigma, log_pi)
     likelihoods.append(joint.logsumexp(dim=1).sum())
-    return GaussianMixture(mu, sigma, pi, joint.softmax(dim=1), torch.stack(likelihoods), torch.stack(path))
+    return GaussianMixture(mu, sigma, log_pi.exp(), joint.softmax(dim=1), torch.stack(likelihoods), torch.stack(path))
 
 
-def _log_joint(points: Tensor, mu: Tensor, sigma: Tensor, pi: Tensor) -> Tensor:
+def _log_joint(points: Tensor, mu: Tensor, sigma: Tensor, log_pi: Tensor) -> Tensor:
     """Each point's ln π_j + ln N(x_i; μ_j, Σ_j): [N, K]."""
     factor, failed = torch.linalg.cholesky_ex(sigma)  # [K, D, D]
     if not torch.compiler.is_compiling() and bool(failed.any()):
@@ -98,5 +98,5 @@ def _log_joint(points: Tensor, mu: Tensor, sigma: Tensor, pi: Tensor) -> Tensor:
     z: Tensor = torch.linalg.solve_triangular(factor, offset, upper=False)
     log_det: Tensor = factor.diagonal(dim1=-2, dim2=-1).log().sum(dim=-1)  # ½ ln det Σ
     constant = 0.5 * points.shape[1] * math.log(2 * math.pi)
-    joint: Tensor = pi.log() - constant - log_det - 0.5 * z.square().sum(dim=1).T
+    joint: Tensor = log_pi - constant - log_det - 0.5 * z.square().sum(dim=1).T
     return joint

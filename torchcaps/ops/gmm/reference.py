@@ -17,7 +17,7 @@ def gaussian_mixture_reference(
     floor = covariance_floor * torch.eye(size, dtype=points.dtype)
     centre = points.mean(dim=0)
     spread = sum((torch.outer(x - centre, x - centre) for x in points), torch.zeros_like(floor)) / count + floor
-    mu, sigma, pi = list(means), [spread for _ in clusters], [1 / len(means) for _ in clusters]
+    mu, sigma, pi = list(means), [spread for _ in clusters], [points.new_full((), 1 / len(means)) for _ in clusters]
     likelihoods = []
     for _ in range(iterations):
         p, likelihood = [], 0.0
@@ -31,9 +31,9 @@ def gaussian_mixture_reference(
             p.append([each / total for each in joint])
         likelihoods.append(likelihood)
         for j in clusters:
-            n = sum(float(p[i][j]) for i in range(count))
+            n = sum((p[i][j] for i in range(count)), points.new_zeros(()))
             mu[j] = sum((p[i][j] * points[i] for i in range(count)), torch.zeros(size, dtype=points.dtype)) / n
             outer = [p[i][j] * torch.outer(points[i] - mu[j], points[i] - mu[j]) for i in range(count)]
             sigma[j] = torch.stack(outer).sum(dim=0) / n + floor
             pi[j] = n / count
-    return torch.stack(mu), torch.stack(sigma), torch.tensor(pi, dtype=points.dtype), likelihoods
+    return torch.stack(mu), torch.stack(sigma), torch.stack(pi), likelihoods

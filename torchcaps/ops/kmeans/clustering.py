@@ -80,21 +80,23 @@ def soft_kmeans(
     return SoftKMeans(v, logits.softmax(dim=1), torch.stack(losses), torch.stack(path))
 
 
-def starting_centres(points: Tensor, centres: Tensor | int, generator: torch.Generator | None) -> Tensor:
+def starting_centres(
+    points: Tensor, centres: Tensor | int, generator: torch.Generator | None, name: str = "centres"
+) -> Tensor:
     """The given centres, checked, or that many different points picked at random."""
     require_float("points", points)
     if points.dim() != 2 or points.numel() == 0:
         raise ValueError(f"points must have shape [number of points, dimensions], got {tuple(points.shape)}.")
     require_finite("points", points)
     if isinstance(centres, int):
-        require_count("centres", centres)
+        require_count(name, centres)
         if centres > len(points):
-            raise ValueError(f"{centres} centres need at least as many points, got {len(points)}.")
+            raise ValueError(f"{centres} {name} need at least as many points, got {len(points)}.")
         return points[torch.randperm(len(points), generator=generator)[:centres].to(points.device)]
-    require_float("centres", centres)
+    require_float(name, centres)
     if centres.dim() != 2 or centres.shape[1] != points.shape[1]:
         raise ValueError(
-            f"centres must have shape [number of centres, {points.shape[1]}] for points of shape "
+            f"{name} must have shape [number of {name}, {points.shape[1]}] for points of shape "
             f"{tuple(points.shape)}, got {tuple(centres.shape)}."
         )
     return centres.to(points)

@@ -59,7 +59,7 @@ def soft_kmeans_reference(
         for u in points:
             d = torch.stack([((u - vj) ** 2).sum() if distance == "euclid" else -u @ vj for vj in v])
             z = torch.exp(-k * d)
-            loss -= float(z.sum().log()) / k
+            loss -= float(z.detach().sum().log()) / k
             c.append(z / z.sum())
         losses.append(loss)
         for j in range(len(v)):
