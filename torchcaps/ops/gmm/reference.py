@@ -27,7 +27,7 @@ def gaussian_mixture_reference(
                 z = (x - mu[j]) @ sigma[j].inverse() @ (x - mu[j])
                 joint.append(pi[j] * torch.exp(-z / 2) / ((2 * math.pi) ** size * sigma[j].det()).sqrt())
             total = sum(joint[1:], joint[0])
-            likelihood += math.log(float(total))
+            likelihood += math.log(float(total.detach()))
             p.append([each / total for each in joint])
         likelihoods.append(likelihood)
         for j in clusters:
