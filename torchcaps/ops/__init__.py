@@ -11,12 +11,14 @@ from torchcaps.ops.gmm import GaussianMixture, gaussian_mixture
 from torchcaps.ops.kmeans import SoftKMeans, kmeans_routing, soft_kmeans
 from torchcaps.ops.optimized import optimized_routing
 from torchcaps.ops.result import RoutingOutput, RoutingTrace, vector_output
+from torchcaps.ops.routed import RoutedOutput, routed_linear, routed_path
 from torchcaps.ops.schedules import Schedule, annealed, counting
 from torchcaps.ops.squash import SQUASH_KINDS, length, squash
 
 __all__ = [
     "SQUASH_KINDS",
     "GaussianMixture",
+    "RoutedOutput",
     "RoutingOutput",
     "RoutingTrace",
     "Schedule",
@@ -32,6 +34,8 @@ __all__ = [
     "optimized_routing",
     "random_coupling",
     "random_routing",
+    "routed_linear",
+    "routed_path",
     "sample_parents",
     "soft_kmeans",
     "squash",

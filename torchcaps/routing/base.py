@@ -62,6 +62,10 @@ class Routing(nn.Module):
         """
         return float(0.74 * parents**0.5 / (max(children, 1) ** 0.25 * size**0.5))
 
+    def fused_options(self) -> dict[str, Any] | None:
+        """Options of :func:`torchcaps.ops.routed_linear` that give this very routing, or None if there are none."""
+        return None
+
     def require_built(self) -> None:
         """Raise unless the sizes are known."""
         if self._sizes is None:

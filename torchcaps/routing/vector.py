@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -112,6 +114,13 @@ class DynamicRouting(Routing):
             trace=trace,
         )
 
+    def fused_options(self) -> dict[str, Any] | None:
+        """Everything but a prior and partial sampling."""
+        if self.with_prior or (self.training and self.partial_sampling is not None):
+            return None
+        names = ("iterations", "squash", "update", "gradient", "leaky", "amend", "bias")
+        return {"routing": "dynamic", **{name: getattr(self, name) for name in names}}
+
     def extra_repr(self) -> str:
         """Show the number of iterations."""
         return f"iterations={self.iterations}"
@@ -144,6 +153,10 @@ class OptimizedRouting(Routing):
     ) -> RoutingOutput:
         """Route votes ``[B, I, J, D]``."""
         return optimized_routing(votes, self.iterations, alpha=self.alpha, mask=mask, trace=trace)
+
+    def fused_options(self) -> dict[str, Any] | None:
+        """All of it."""
+        return {"routing": "optimized", "iterations": self.iterations, "alpha": self.alpha}
 
     def extra_repr(self) -> str:
         """Show iterations and α."""

@@ -1,0 +1,38 @@
+// The plain C functions of one instruction set. Before including it, define VECTOR_BYTES and VARIANT(name).
+#include "routing_passes.h"
+
+// Calls a pass with the pose sizes known to the compiler if they are common ones.
+#define WITH_SHAPE(pass, T, ...)                                                        \
+  do {                                                                                  \
+    if (p->d == 8 && p->D == 16) return pass<T, Shape<8, 16>>(*p, __VA_ARGS__);         \
+    if (p->d == 16 && p->D == 16) return pass<T, Shape<16, 16>>(*p, __VA_ARGS__);       \
+    return pass<T, Shape<0, 0>>(*p, __VA_ARGS__);                                       \
+  } while (false)
+
+#define DEFINE_PASSES(T, suffix)                                                                                        \
+  extern "C" void VARIANT(sum_##suffix)(const Problem* p, const T* u, const T* W, const T* V, const T* w, T* s,         \
+                                        T* coupling) {                                                                  \
+    WITH_SHAPE(sum_pass, T, u, W, V, w, s, coupling);                                                                           \
+  }                                                                                                                     \
+  extern "C" void VARIANT(agreement_##suffix)(const Problem* p, const T* u, const T* W, const T* V, const T* G,         \
+                                              const T* w, T* dV) {                                                      \
+    WITH_SHAPE(agreement_pass, T, u, W, V, G, w, dV);                                                                           \
+  }                                                                                                                     \
+  extern "C" void VARIANT(parameters_##suffix)(const Problem* p, int64_t iterations, int first_even, int through,       \
+                                               const T* u, const T* W, const T* V, const T* G, const T* w, T* du,       \
+                                               T* dW, T* dw) {                                                          \
+    WITH_SHAPE(parameter_pass, T, iterations, first_even, through, u, W, V, G, w, du, dW, dw);                                  \
+  }
+
+#define DEFINE_SMALL(T, suffix)                                                                                         \
+  extern "C" void VARIANT(votes_##suffix)(const Problem* p, const T* u, const T* W, T* votes) {                         \
+    WITH_SHAPE(votes_pass, T, u, W, votes);                                                                             \
+  }                                                                                                                     \
+  extern "C" void VARIANT(votes_sum_##suffix)(const Problem* p, const T* votes, const T* V, const T* w, T* s) {         \
+    WITH_SHAPE(votes_sum_pass, T, votes, V, w, s);                                                                      \
+  }
+
+DEFINE_SMALL(float, f32)
+DEFINE_SMALL(double, f64)
+DEFINE_PASSES(float, f32)
+DEFINE_PASSES(double, f64)

@@ -1,0 +1,289 @@
+"""Routing without votes equals votes and then routing: values and every gradient, every option, odd sizes."""
+
+import pytest
+import torch
+
+from torchcaps.ops import dynamic_routing, optimized_routing, routed_linear, routed_path
+from torchcaps.ops.routed import native, passes
+from torchcaps.ops.routed.op import routed_linear_op
+
+HAS_KERNEL = native.load()[0] is not None
+SIZES = {"I": 7, "J": 3, "d": 5, "D": 9}
+BATCHES = [1, 3, 8, 17, 130]
+OPTIONS = {
+    "dynamic": {},
+    "one": {"iterations": 1},
+    "five": {"iterations": 5},
+    "bias": {"bias": True},
+    "mask": {"mask": True},
+    "leaky": {"leaky": True},
+    "amend": {"amend": True},
+    "last": {"gradient": "last"},
+    "last-one": {"gradient": "last", "iterations": 1},
+    "replace": {"update": "replace"},
+    "half": {"squash": "half"},
+    "exponential": {"squash": "exponential"},
+    "unit": {"squash": "unit"},
+    "all": {"bias": True, "mask": True, "leaky": True, "amend": True},
+    "all-last": {"bias": True, "mask": True, "leaky": True, "amend": True, "gradient": "last"},
+    "all-replace": {"bias": True, "mask": True, "leaky": True, "amend": True, "update": "replace"},
+    "optimized": {"routing": "optimized"},
+    "optimized-mask": {"routing": "optimized", "mask": True, "alpha": [2.0, 1.0, 0.5]},
+    "optimized-four": {"routing": "optimized", "iterations": 4, "alpha": 0.3},
+}
+
+
+def available_variants():
+    """The instruction sets of this processor, the one in use last."""
+    best = native.load()[1] if HAS_KERNEL else None
+    return list(native.VARIANTS[: native.VARIANTS.index(best) + 1]) if best else []
+
+
+PATHS = ["torch", *available_variants()]
+
+
+@pytest.fixture(params=PATHS)
+def path(request, monkeypatch):
+    """Each path that this machine has, in turn."""
+    if request.param == "torch":
+        monkeypatch.setattr(native, "serves", lambda *_: False)
+        monkeypatch.setattr(passes, "CHUNK_BYTES", 4096)  # so that small cases have several chunks
+        yield request.param
+        return
+    before = native.load()[1]
+    assert native.use_variant(request.param) == request.param
+    yield request.param
+    native.use_variant(before)
+
+
+def test_the_kernel_is_there_or_says_why():
+    assert routed_path().startswith("kernel" if HAS_KERNEL else "torch")
+
+
+def case(batch, shared, options, dtype=torch.float64, children=SIZES["I"], seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    parents, inner, size = SIZES["J"], SIZES["d"], SIZES["D"]
+
+    def randn(*shape):
+        return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype).requires_grad_()
+
+    leaves = {
+        "poses": randn(batch, children, inner),
+        "weight": randn(*(() if shared else (children,)), parents, inner, size),
+        "bias": randn(parents, size),
+        "activation": torch.rand(batch, children, generator=generator, dtype=torch.float64).to(dtype).requires_grad_(),
+    }
+    options = dict(options)
+    if options.get("mask"):
+        options["mask"] = torch.rand(batch, children, generator=generator) < 0.7
+    options["bias"] = leaves["bias"] if options.get("bias") else None
+    options["activation"] = leaves["activation"]
+    return leaves, options
+
+
+def reference(leaves, options):
+    equation = "bid,jdk->bijk" if leaves["weight"].dim() == 3 else "bid,ijdk->bijk"
+    votes = torch.einsum(equation, leaves["poses"], leaves["weight"])
+    options = dict(options)
+    if options.pop("routing", "dynamic") == "optimized":
+        options = {name: options[name] for name in ("iterations", "alpha", "mask") if name in options}
+        return optimized_routing(votes, **options)
+    return dynamic_routing(votes, **options)
+
+
+def gradients(pose, activation, leaves, weights):
+    loss = (pose * weights[0]).sum() + (activation * weights[1]).sum()
+    return torch.autograd.grad(loss, list(leaves.values()), allow_unused=True, materialize_grads=True)
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["own", "shared"])
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("batch", BATCHES)
+def test_equals_votes_and_routing(path, batch, option, shared):
+    for dtype, tolerance in ((torch.float64, 1e-10), (torch.float32, 2e-4)):
+        leaves, options = case(batch, shared, OPTIONS[option], dtype)
+        exact_leaves, exact_options = case(batch, shared, OPTIONS[option], torch.float64)
+        out, expected = routed_linear(leaves["poses"], leaves["weight"], **options, coupling=True), None
+        expected = reference(exact_leaves, exact_options)
+        weights = [torch.randn_like(expected.pose), torch.randn_like(expected.activation)]
+        got = gradients(out.pose, out.activation, leaves, [w.to(dtype) for w in weights])
+        want = gradients(expected.pose, expected.activation, exact_leaves, weights)
+        for name, a, e in (
+            ("pose", out.pose, expected.pose),
+            ("activation", out.activation, expected.activation),
+            ("coupling", out.coupling, expected.coupling),
+            *zip(leaves, got, want, strict=True),
+        ):
+            scale = max(1e-3, float(e.detach().abs().max()))
+            error = float((a.detach().double() - e.detach()).abs().max()) / scale
+            assert error < tolerance, f"{name} differs by {error:.1e} in {dtype}"
+
+
+@pytest.mark.skipif(not HAS_KERNEL, reason=f"the kernel is not built here: {native.load()[1]}")
+def test_opcheck():
+    leaves, _ = case(5, False, {})
+    arguments = (
+        leaves["poses"],
+        leaves["weight"],
+        leaves["activation"],
+        leaves["bias"],
+        3,
+        "sabour",
+        False,
+        True,
+        False,
+        [],
+    )
+    torch.library.opcheck(routed_linear_op, arguments)
+    torch.library.opcheck(routed_linear_op, (*arguments[:2], None, None, 2, "sabour", False, False, False, [1.0, 0.5]))
+
+
+def test_gradcheck(path):
+    leaves, options = case(3, False, {"bias": True, "leaky": True, "amend": True})
+    options.pop("bias"), options.pop("activation")
+
+    def function(poses, weight, bias, activation):
+        return routed_linear(poses, weight, bias=bias, activation=activation, **options)[:2]
+
+    torch.autograd.gradcheck(function, tuple(leaves.values()), fast_mode=True)
+
+
+def test_compile_and_export(path):
+    leaves, _ = case(4, False, {})
+    plain = routed_linear(leaves["poses"], leaves["weight"])
+    torch._dynamo.reset()
+    compiled = torch.compile(routed_linear, fullgraph=True, backend="aot_eager")(leaves["poses"], leaves["weight"])
+    torch.testing.assert_close(compiled.pose, plain.pose)
+    for a, b in zip(
+        *(torch.autograd.grad(o.pose.sum(), list(leaves.values())[:2]) for o in (compiled, plain)), strict=True
+    ):
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("side", ["poses", "weight"])
+def test_gradient_on_one_side_only(path, side):
+    leaves, _ = case(3, False, {})
+    both = torch.autograd.grad(
+        routed_linear(leaves["poses"], leaves["weight"]).pose.sum(), [leaves["poses"], leaves["weight"]]
+    )
+    one = {name: leaf if name == side else leaf.detach() for name, leaf in leaves.items()}
+    (alone,) = torch.autograd.grad(routed_linear(one["poses"], one["weight"]).pose.sum(), one[side])
+    torch.testing.assert_close(alone, both[["poses", "weight"].index(side)])
+
+
+def test_non_contiguous_inputs(path):
+    leaves, _ = case(4, False, {})
+    poses = leaves["poses"].detach().transpose(0, 1).contiguous().transpose(0, 1)
+    weight = leaves["weight"].detach().permute(3, 0, 2, 1).contiguous().permute(1, 3, 2, 0)
+    assert not poses.is_contiguous()
+    assert not weight.is_contiguous()
+    torch.testing.assert_close(
+        routed_linear(poses, weight).pose, routed_linear(poses.contiguous(), weight.contiguous()).pose
+    )
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_empty_batches_and_zero_children(path, shared):
+    for batch, children in ((0, 7), (2, 0), (0, 0)):
+        leaves, _ = case(batch, shared, {}, children=children)
+        out = routed_linear(leaves["poses"], leaves["weight"], coupling=True)
+        assert out.pose.shape == (batch, 3, 9)
+        assert out.coupling.shape == (batch, children, 3)
+        assert (out.pose == 0).all()
+        for name, gradient in zip(
+            ("poses", "weight"),
+            torch.autograd.grad(out.pose.sum(), [leaves["poses"], leaves["weight"]]),
+            strict=True,
+        ):
+            assert gradient.shape == leaves[name].shape
+            assert (gradient == 0).all()
+
+
+def test_an_image_is_independent_of_its_batch_and_runs_repeat(path):
+    leaves, _ = case(37, False, {}, torch.float32)
+    poses, weight = leaves["poses"].detach(), leaves["weight"].detach()
+    together = routed_linear(poses, weight).pose
+    assert torch.equal(together, routed_linear(poses, weight).pose)
+    for image in (0, 20, 36):
+        alone = routed_linear(poses[image : image + 1], weight).pose[0]
+        torch.testing.assert_close(alone, together[image], rtol=1e-6, atol=1e-6)
+
+
+def test_threads_change_rounding_only():
+    leaves, _ = case(20, True, {}, children=200)
+    before = torch.get_num_threads()
+    try:
+        results = []
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            out = routed_linear(leaves["poses"], leaves["weight"]).pose
+            results.append((out, *torch.autograd.grad(out.sum(), [leaves["poses"], leaves["weight"]])))
+        for other in results[1:]:
+            for a, b in zip(other, results[0], strict=True):
+                torch.testing.assert_close(a, b)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_masked_children_may_hold_nan(path):
+    leaves, _ = case(3, False, {})
+    poses = leaves["poses"].detach().clone()
+    mask = torch.ones(3, 7, dtype=torch.bool)
+    mask[:, 4:] = False
+    expected = routed_linear(poses, leaves["weight"], mask=mask)
+    poses[:, 4:] = float("nan")
+    poses.requires_grad_()
+    out = routed_linear(poses, leaves["weight"], mask=mask)
+    torch.testing.assert_close(out.pose, expected.pose)
+    (gradient,) = torch.autograd.grad(out.pose.sum(), poses)
+    assert (gradient[:, 4:] == 0).all()
+
+
+def test_zero_poses_have_finite_gradients(path):
+    poses = torch.zeros(3, 7, 5, requires_grad=True)
+    weight = torch.randn(7, 3, 5, 9, requires_grad=True)
+    out = routed_linear(poses, weight)
+    for gradient in torch.autograd.grad(out.pose.sum() + out.activation.sum(), [poses, weight]):
+        assert gradient.isfinite().all()
+
+
+def test_large_logits_do_not_overflow(path):
+    leaves, _ = case(9, False, {}, torch.float32)
+    out = routed_linear(100 * leaves["poses"], 100 * leaves["weight"])
+    assert out.pose.isfinite().all()
+
+
+def test_half_precision_and_autocast_compute_in_float32(path):
+    leaves, _ = case(3, False, {}, torch.float32)
+    exact = routed_linear(leaves["poses"], leaves["weight"]).pose
+    half = routed_linear(leaves["poses"].bfloat16(), leaves["weight"].bfloat16())
+    assert half.pose.dtype == torch.bfloat16
+    torch.testing.assert_close(half.pose.float(), exact, atol=0.05, rtol=0.05)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        torch.testing.assert_close(routed_linear(leaves["poses"], leaves["weight"]).pose, exact)
+
+
+def test_bad_input():
+    poses, weight = torch.rand(2, 7, 5), torch.rand(7, 3, 5, 9)
+    with pytest.raises(ValueError, match=r"got \(7, 5\) and \(7, 3, 5, 9\)"):
+        routed_linear(poses[0], weight)
+    with pytest.raises(ValueError, match=r"poses of shape \(2, 7, 5\) do not fit weight of shape \(6, 3, 5, 9\)"):
+        routed_linear(poses, weight[:6])
+    with pytest.raises(ValueError, match="do not fit"):
+        routed_linear(poses[..., :4], weight)
+    with pytest.raises(TypeError, match="poses must be a floating point tensor"):
+        routed_linear(poses.long(), weight)
+    with pytest.raises(ValueError, match=r"unknown fused routing 'em'. .*Known: dynamic, optimized"):
+        routed_linear(poses, weight, "em")
+    with pytest.raises(ValueError, match="iterations must be at least 1"):
+        routed_linear(poses, weight, iterations=0)
+    with pytest.raises(ValueError, match="are options of dynamic routing"):
+        routed_linear(poses, weight, "optimized", leaky=True)
+    with pytest.raises(ValueError, match="alpha must be positive"):
+        routed_linear(poses, weight, "optimized", alpha=0.0)
+    with pytest.raises(ValueError, match="amend=True scales"):
+        routed_linear(poses, weight, amend=True)
+    with pytest.raises(ValueError, match=r"bias must have shape \(3, 9\)"):
+        routed_linear(poses, weight, bias=torch.zeros(9))
+    with pytest.raises(ValueError, match=r"mask must have shape \(2, 7\)"):
+        routed_linear(poses, weight, mask=torch.ones(2, 6, dtype=torch.bool))
