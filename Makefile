@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: train test lint types format setup clean
+.PHONY: sanitize bench train test lint types format setup clean
 
 train: setup
 	@$(BIN)/python -c "print('make train: coming with the training part of torchcaps. \
@@ -12,6 +12,17 @@ train: setup
 
 test: lint types
 	$(BIN)/python -m pytest -n 2
+
+# The kernel under AddressSanitizer and UndefinedBehaviorSanitizer, on odd sizes; needs g++.
+sanitize:
+	@mkdir -p build
+	g++ -std=c++17 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fopenmp -Icsrc tests/sanitize.cpp -o build/sanitize_portable
+	./build/sanitize_portable
+	g++ -std=c++17 -O1 -g -mavx2 -mfma -DVECTOR_BYTES=32 -fsanitize=address,undefined -fno-sanitize-recover=all -fopenmp -Icsrc tests/sanitize.cpp -o build/sanitize_avx2
+	./build/sanitize_avx2
+
+bench: setup
+	$(BIN)/python -m benchmarks.routing
 
 lint: setup
 	$(BIN)/ruff check .
@@ -27,7 +38,7 @@ format: setup
 setup: $(READY)
 
 # The constraints choose the CPU build of torch; without them pip would fetch gigabytes of CUDA packages.
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml constraints.txt setup.py $(wildcard csrc/*)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	@touch $@

@@ -1,11 +1,12 @@
 """Builds the kernel, if there is a C++ compiler; without one the package installs all the same and torch serves.
 
 Everything else about the package is in pyproject.toml. The library has a plain C interface and is loaded with ctypes,
-so it needs neither torch nor Python headers. Each instruction set is compiled with its own flags and chosen at run time.
+so it needs neither torch nor Python headers. Each instruction set has its own flags and is chosen at run time.
 """
 
 import platform
 import sys
+from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
@@ -50,14 +51,11 @@ class BuildKernels(build_ext):
         super().copy_extensions_to_source()
 
     def _exists(self, ext):
-        import os
-
-        return os.path.exists(self.get_ext_fullpath(ext.name)) or os.path.exists(
-            os.path.join(self.build_lib, self.get_ext_filename(ext.name))
-        )
+        built = Path(self.build_lib) / self.get_ext_filename(ext.name)
+        return built.exists() or Path(self.get_ext_fullpath(ext.name)).exists()
 
 
-depends = ["csrc/problem.h", "csrc/routing_passes.h", "csrc/variant.h", *VARIANTS]
+depends = [*map(str, Path("csrc").glob("*.h")), *VARIANTS]
 setup(
     ext_modules=[Extension("torchcaps._native", ["csrc/dispatch.cpp"], depends=depends)],
     cmdclass={"build_ext": BuildKernels},

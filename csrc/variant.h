@@ -1,4 +1,6 @@
 // The plain C functions of one instruction set. Before including it, define VECTOR_BYTES and VARIANT(name).
+#include "few_images.h"
+#include "routing_gradients.h"
 #include "routing_passes.h"
 
 // Calls a pass with the pose sizes known to the compiler if they are common ones.

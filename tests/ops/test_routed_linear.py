@@ -1,8 +1,13 @@
 """Routing without votes equals votes and then routing: values and every gradient, every option, odd sizes."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
+from torchcaps import Capsules
+from torchcaps.layers import CapsuleLinear
 from torchcaps.ops import dynamic_routing, optimized_routing, routed_linear, routed_path
 from torchcaps.ops.routed import native, passes
 from torchcaps.ops.routed.op import routed_linear_op
@@ -47,7 +52,7 @@ def path(request, monkeypatch):
     """Each path that this machine has, in turn."""
     if request.param == "torch":
         monkeypatch.setattr(native, "serves", lambda *_: False)
-        monkeypatch.setattr(passes, "CHUNK_BYTES", 4096)  # so that small cases have several chunks
+        monkeypatch.setitem(passes.CHUNK_BYTES, "cpu", 4096)  # so that small cases have several chunks
         yield request.param
         return
     before = native.load()[1]
@@ -287,3 +292,44 @@ def test_bad_input():
         routed_linear(poses, weight, bias=torch.zeros(9))
     with pytest.raises(ValueError, match=r"mask must have shape \(2, 7\)"):
         routed_linear(poses, weight, mask=torch.ones(2, 6, dtype=torch.bool))
+
+
+def test_one_hundred_thousand_children_run_in_bounded_memory():
+    """100,000 children, 100 parents: votes of eight images would take 5 GB; a fresh process may not grow by 300 MB."""
+    code = """
+import resource, torch
+from torchcaps.ops import routed_linear
+torch.set_num_threads(2)
+poses = torch.randn(8, 100_000, 4, requires_grad=True)
+weight = (0.01 * torch.randn(100, 4, 16)).requires_grad_()
+routed_linear(poses[:, :100], weight).pose.sum().backward()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+routed_linear(poses, weight, iterations=2).pose.sum().backward()
+assert poses.grad.isfinite().all() and weight.grad.isfinite().all()
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+"""
+    grown = float(subprocess.check_output([sys.executable, "-c", code], text=True))
+    assert grown < 300, f"{grown:.0f} MB"
+
+
+def test_a_layer_uses_it_and_gives_the_numbers_of_the_votes():
+    for options in ("dynamic", {"name": "dynamic", "bias": True, "leaky": True, "amend": True}, "optimized"):
+        layer = CapsuleLinear(6, 4, 3, 5, options).double()
+        children = Capsules.from_pose(torch.rand(9, 6, 4, dtype=torch.float64), torch.rand(9, 6) < 0.8)
+        assert layer.routing.fused_options() is not None
+        torch.testing.assert_close(layer(children).pose, layer.route(children).pose)
+    for options in ({"name": "dynamic", "prior": True}, "kmeans", "em"):
+        assert CapsuleLinear(6, 4, 3, 5, options).routing.fused_options() is None
+    partial = CapsuleLinear(6, 4, 3, 5, {"name": "dynamic", "partial_sampling": 0.5}).routing
+    assert partial.train().fused_options() is None
+    assert partial.eval().fused_options() is not None
+
+
+def test_the_kernel_checks_before_it_takes_a_pointer():
+    if not HAS_KERNEL:
+        assert "compiler" in native.load()[1] or "TORCHCAPS_NATIVE" in native.load()[1]
+        return
+    poses, weight = torch.rand(2, 7, 5), torch.rand(7, 3, 5, 9)
+    for agree, child in ((torch.rand(2, 3, 8), None), (None, torch.rand(2, 6)), (torch.rand(2, 3, 9).double(), None)):
+        with pytest.raises(ValueError, match="the kernel needs"):
+            native.sum_pass(poses, weight, agree, child, False)

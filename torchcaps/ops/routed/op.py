@@ -5,8 +5,8 @@ Forward, with V₁ = 0:   s_t = Σ_i w_i softmax_j(û_ij·V_t) û_ij      r pass
                         V_{t+1} = s_t / (α_t ‖s_t‖)                  optimised
 
 Backward: G_r is the gradient of s_r. For t = r … 2 a pass over the children gives dV_t from G_t, and dV_t gives
-G_{t−1}. One more pass gives the gradients of poses and weights from all V_t and G_t. Only the sums s_t are kept from the
-forward pass.
+G_{t−1}. One more pass gives the gradients of poses and weights from all V_t and G_t. Only the sums s_t are kept from
+the forward pass.
 """
 
 from collections.abc import Sequence

@@ -17,8 +17,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-CHUNK_BYTES = 8 << 20
-"""How much memory the votes of one chunk of children may take."""
+CHUNK_BYTES = {"cpu": 768 << 10, "other": 64 << 20}
+"""How much memory the votes of one chunk of children may take: on a CPU what its caches hold, elsewhere enough to
+keep the device busy."""
 
 
 def _chunks(poses: Tensor, weight: Tensor) -> Iterator[slice]:
@@ -26,7 +27,7 @@ def _chunks(poses: Tensor, weight: Tensor) -> Iterator[slice]:
     batch, children, _ = poses.shape
     parents, size = weight.shape[-3], weight.shape[-1]
     each = max(1, batch * parents * size * poses.element_size())
-    step = max(1, CHUNK_BYTES // each)
+    step = max(1, CHUNK_BYTES.get(poses.device.type, CHUNK_BYTES["other"]) // each)
     for start in range(0, children, step):
         yield slice(start, min(start + step, children))
 

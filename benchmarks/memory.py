@@ -1,0 +1,42 @@
+"""Peak memory of a forward and backward pass above inputs, outputs and gradients, in a process of its own (Linux)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+
+def peak_extra_memory(function: str) -> float:
+    """Megabytes that ``benchmarks.routing.<function>`` takes at its peak beyond what it is given and gives back."""
+    output = subprocess.check_output([sys.executable, "-m", "benchmarks.memory", function], text=True)
+    return float(output)
+
+
+def _status(field: str) -> int:
+    with open("/proc/self/status") as file:
+        for line in file:
+            if line.startswith(field + ":"):
+                return int(line.split()[1]) * 1024
+    raise RuntimeError(f"/proc/self/status has no {field}")
+
+
+def main() -> None:
+    """Measure the function named on the command line."""
+    import torch
+
+    from benchmarks import routing
+
+    torch.set_num_threads(2)
+    function = getattr(routing, sys.argv[1])
+    routing.forward_backward(function, *routing.inputs(B=16, I=32))  # code and threads are loaded once, by a small case
+    poses, weight = routing.inputs()
+    before = _status("VmRSS")
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")  # resets the peak
+    results = routing.forward_backward(function, poses, weight)
+    given_back = sum(tensor.numel() * tensor.element_size() for tensor in results)
+    print(max(0, _status("VmHWM") - before - given_back) / 1e6)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,179 @@
+// Vectors of one instruction set, by the compilers' own extension; VECTOR_BYTES says how wide. And how images lie in them.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "problem.h"
+
+namespace {
+
+template <typename T>
+struct Simd {
+  static constexpr int width = VECTOR_BYTES / sizeof(T);
+  typedef T type __attribute__((vector_size(VECTOR_BYTES), aligned(VECTOR_BYTES), may_alias));
+  typedef T unaligned __attribute__((vector_size(VECTOR_BYTES), aligned(alignof(T)), may_alias));
+};
+template <typename T>
+using Vec = typename Simd<T>::type;
+
+constexpr int GROUPS = 2;  // vectors per block: one broadcast weight serves two multiplications
+template <typename T>
+constexpr int LANES = Simd<T>::width * GROUPS;
+
+template <typename T>
+inline Vec<T> splat(T x) {
+  return x - Vec<T>{};
+}
+
+template <typename T>
+inline Vec<T> larger(Vec<T> a, Vec<T> b) {
+  return a > b ? a : b;
+}
+
+// e^x for x ≤ 0: x = n ln 2 + r, a Taylor polynomial in r, and n added to the exponent bits.
+inline Vec<float> exponential(Vec<float> x) {
+  typedef int32_t Bits __attribute__((vector_size(VECTOR_BYTES), may_alias));
+  x = larger<float>(x, splat<float>(-87.0f));
+  const Vec<float> shift = splat<float>(12582912.0f);  // 1.5·2²³: adding it rounds to an integer
+  Vec<float> n = (x * 1.44269504088896341f + shift) - shift;
+  Vec<float> r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+  Vec<float> p = splat<float>(1.0f / 5040);
+  for (float c : {1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f, 1.0f, 1.0f}) p = p * r + c;
+  Bits exponent = (__builtin_convertvector(n, Bits) + 127) << 23;
+  return p * reinterpret_cast<Vec<float>&>(exponent);
+}
+
+inline Vec<double> exponential(Vec<double> x) {
+  typedef int64_t Bits __attribute__((vector_size(VECTOR_BYTES), may_alias));
+  x = larger<double>(x, splat<double>(-708.0));
+  const Vec<double> shift = splat<double>(6755399441055744.0);  // 1.5·2⁵²
+  Vec<double> n = (x * 1.4426950408889634074 + shift) - shift;
+  Vec<double> r = (x - n * 6.93147180369123816490e-01) - n * 1.90821492927058770002e-10;
+  Vec<double> p = splat<double>(1.0 / 6227020800.0);
+  for (double c : {1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040, 1.0 / 720,
+                   1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5, 1.0, 1.0})
+    p = p * r + c;
+  Bits exponent = (__builtin_convertvector(n, Bits) + 1023) << 52;
+  return p * reinterpret_cast<Vec<double>&>(exponent);
+}
+
+template <typename T>
+inline T horizontal_sum(const Vec<T>& v) {
+  typedef T Half __attribute__((vector_size(VECTOR_BYTES / 2), may_alias));
+  Half low, high;
+  std::memcpy(&low, &v, sizeof low);
+  std::memcpy(&high, reinterpret_cast<const char*>(&v) + sizeof low, sizeof high);
+  low += high;
+  T total = 0;
+  for (int lane = 0; lane < Simd<T>::width / 2; ++lane) total += low[lane];
+  return total;
+}
+
+// Transposes a square of vectors: in log2(width) rounds, pairs of rows exchange blocks of half the size.
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)
+#define HAVE_TRANSPOSE 1
+template <typename T, int step, int... e>
+inline void exchange(Vec<T>& a, Vec<T>& b, std::integer_sequence<int, e...>) {
+  constexpr int w = Simd<T>::width;
+  Vec<T> low = __builtin_shufflevector(a, b, ((e & step) ? w + e - step : e)...);
+  Vec<T> high = __builtin_shufflevector(a, b, ((e & step) ? w + e : e + step)...);
+  a = low;
+  b = high;
+}
+
+template <typename T, int step>
+inline void transpose(Vec<T>* rows) {
+  constexpr int w = Simd<T>::width;
+  for (int i = 0; i < w; ++i)
+    if (!(i & step)) exchange<T, step>(rows[i], rows[i + step], std::make_integer_sequence<int, w>());
+  if constexpr (step > 1) transpose<T, step / 2>(rows);
+}
+#endif
+#endif
+
+// A vector-aligned scratch array that frees itself.
+template <typename T>
+class Scratch {
+ public:
+  explicit Scratch(int64_t vectors) : storage_(vectors * Simd<T>::width + Simd<T>::width) {
+    auto address = reinterpret_cast<uintptr_t>(storage_.data());
+    uintptr_t aligned = (address + VECTOR_BYTES - 1) / VECTOR_BYTES * VECTOR_BYTES;
+    data_ = reinterpret_cast<Vec<T>*>(aligned);
+  }
+  Vec<T>* data() { return data_; }
+
+ private:
+  std::vector<T> storage_;
+  Vec<T>* data_;
+};
+
+// x[image][row][n] of one block of images → out[n][lane]; images past the end become zeros.
+template <typename T>
+void pack(const T* x, int64_t image_stride, int64_t first, int64_t count, int64_t n, Vec<T>* out) {
+  T* lanes = reinterpret_cast<T*>(out);
+  constexpr int L = LANES<T>;
+  int64_t k0 = 0;
+#ifdef HAVE_TRANSPOSE
+  constexpr int w = Simd<T>::width;
+  if (count == L) {
+    const int64_t whole = n / w * w;
+    for (int g = 0; g < GROUPS; ++g)
+      for (k0 = 0; k0 < whole; k0 += w) {
+        Vec<T> rows[w];
+        for (int lane = 0; lane < w; ++lane)
+          rows[lane] = *reinterpret_cast<const typename Simd<T>::unaligned*>(x + (first + g * w + lane) * image_stride + k0);
+        transpose<T, w / 2>(rows);
+        for (int k = 0; k < w; ++k) out[(k0 + k) * GROUPS + g] = rows[k];
+      }
+  }
+#endif
+  if (count < L) std::fill_n(lanes, n * L, T(0));
+  for (int lane = 0; lane < count; ++lane) {
+    const T* source = x + (first + lane) * image_stride;
+    for (int64_t k = k0; k < n; ++k) lanes[k * L + lane] = source[k];
+  }
+}
+
+template <typename T>
+void unpack(const Vec<T>* in, T* x, int64_t image_stride, int64_t first, int64_t count, int64_t n) {
+  const T* lanes = reinterpret_cast<const T*>(in);
+  int64_t k0 = 0;
+#ifdef HAVE_TRANSPOSE
+  constexpr int w = Simd<T>::width;
+  if (count == LANES<T>)
+    for (; k0 + w <= n; k0 += w)
+      for (int g = 0; g < GROUPS; ++g) {
+        Vec<T> rows[w];
+        for (int k = 0; k < w; ++k) rows[k] = in[(k0 + k) * GROUPS + g];
+        transpose<T, w / 2>(rows);
+        for (int lane = 0; lane < w; ++lane)
+          *reinterpret_cast<typename Simd<T>::unaligned*>(x + (first + g * w + lane) * image_stride + k0) = rows[lane];
+      }
+#endif
+  for (int lane = 0; lane < count; ++lane) {
+    T* target = x + (first + lane) * image_stride;
+    for (int64_t k = k0; k < n; ++k) target[k] = lanes[k * LANES<T> + lane];
+  }
+}
+
+template <typename T>
+const T* weights_of(const Problem& p, const T* W, int64_t child) {
+  return W + (p.shared ? 0 : child * p.J * p.d * p.D);
+}
+
+// The pose sizes of a problem; those that are common are known when compiling, zero stands for any.
+template <int d_, int D_>
+struct Shape {
+  const Problem& p;
+  int64_t d() const { return d_ ? d_ : p.d; }
+  int64_t D() const { return D_ ? D_ : p.D; }
+};
+
+}  // namespace

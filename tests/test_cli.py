@@ -1,0 +1,28 @@
+import subprocess
+import sys
+
+import pytest
+
+from torchcaps.cli import main
+from torchcaps.ops import routed_path
+
+
+def test_info_says_which_path_and_why(capsys):
+    main(["info"])
+    out = capsys.readouterr().out
+    assert routed_path() in out
+    assert "capsnet-small" in out
+
+
+def test_info_without_the_kernel_says_so():
+    out = subprocess.check_output(
+        [sys.executable, "-m", "torchcaps", "info"], text=True, env={"TORCHCAPS_NATIVE": "0", "PATH": ""}
+    )
+    assert "torch, in chunks of children (switched off by TORCHCAPS_NATIVE=0)" in out
+
+
+def test_unknown_commands_exit_with_two(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["inform"])
+    assert stop.value.code == 2
+    assert "invalid choice" in capsys.readouterr().err

@@ -1,0 +1,5 @@
+"""``python -m torchcaps`` is the ``torchcaps`` command."""
+
+from torchcaps.cli import main
+
+main()
