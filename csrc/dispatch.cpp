@@ -4,7 +4,7 @@
 #include "problem.h"
 
 #define DECLARE(T, suffix, variant)                                                                                     \
-  extern "C" void torchcaps_votes_##suffix##_##variant(const Problem*, const T*, const T*, T*);                         \
+  extern "C" void torchcaps_votes_##suffix##_##variant(const Problem*, const T*, const T*, const T*, T*, T*);           \
   extern "C" void torchcaps_votes_sum_##suffix##_##variant(const Problem*, const T*, const T*, const T*, T*);           \
   extern "C" void torchcaps_sum_##suffix##_##variant(const Problem*, const T*, const T*, const T*, const T*, T*, T*);   \
   extern "C" void torchcaps_agreement_##suffix##_##variant(const Problem*, const T*, const T*, const T*, const T*,      \
@@ -49,8 +49,8 @@ Variant variant = best();
 #endif
 
 #define DEFINE(T, suffix)                                                                                               \
-  extern "C" void torchcaps_votes_##suffix(const Problem* p, const T* u, const T* W, T* votes) {                        \
-    CHOOSE(votes_##suffix, p, u, W, votes)                                                                              \
+  extern "C" void torchcaps_votes_##suffix(const Problem* p, const T* u, const T* W, const T* w, T* votes, T* s) {          \
+    CHOOSE(votes_##suffix, p, u, W, w, votes, s)                                                                        \
   }                                                                                                                     \
   extern "C" void torchcaps_votes_sum_##suffix(const Problem* p, const T* votes, const T* V, const T* w, T* s) {        \
     CHOOSE(votes_sum_##suffix, p, votes, V, w, s)                                                                       \

@@ -27,8 +27,8 @@
   }
 
 #define DEFINE_SMALL(T, suffix)                                                                                         \
-  extern "C" void VARIANT(votes_##suffix)(const Problem* p, const T* u, const T* W, T* votes) {                         \
-    WITH_SHAPE(votes_pass, T, u, W, votes);                                                                             \
+  extern "C" void VARIANT(votes_##suffix)(const Problem* p, const T* u, const T* W, const T* w, T* votes, T* s) {           \
+    WITH_SHAPE(votes_pass, T, u, W, w, votes, s);                                                                       \
   }                                                                                                                     \
   extern "C" void VARIANT(votes_sum_##suffix)(const Problem* p, const T* votes, const T* V, const T* w, T* s) {         \
     WITH_SHAPE(votes_sum_pass, T, votes, V, w, s);                                                                      \

@@ -37,9 +37,8 @@ void run(Problem p) {
     for (int64_t iterations = 1; iterations <= r; ++iterations)
       parameter_pass<T, S>(p, iterations, iterations % 2, iterations % 2, u.data(), W.data(), V.data(), G.data(), weight,
                            du.data(), dW.data(), dw.data());
-    votes_pass<T, S>(p, u.data(), W.data(), votes.data());
+    votes_pass<T, S>(p, u.data(), W.data(), weight, votes.data(), s.data());
     votes_sum_pass<T, S>(p, votes.data(), V.data(), weight, s.data());
-    votes_sum_pass<T, S>(p, votes.data(), nullptr, weight, s.data());
   }
   require_finite(s, "s"), require_finite(c, "coupling"), require_finite(du, "du"), require_finite(dW, "dW");
 }

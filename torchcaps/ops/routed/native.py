@@ -154,22 +154,19 @@ class FewImages:
         self.call = call = _Call(poses, weight, leaky=False)
         self.shape = (call.batch, call.children, call.parents, call.size)
         self.votes = poses.new_empty(self.shape)
-        call.run("votes", *call.inputs, call.tensor("votes", self.votes, *self.shape))
 
     def sum_pass(
         self, poses: Tensor, weight: Tensor, agree: Tensor | None, child_weight: Tensor | None, leaky: bool
     ) -> tuple[Tensor, None]:
-        """:func:`sum_pass` on the stored votes."""
+        """:func:`sum_pass`; the first one, without ``agree``, makes the votes that the others read."""
         call = self.call
         call.problem.leaky = leaky
         total = poses.new_empty(call.batch, call.parents, call.size)
-        call.run(
-            "votes_sum",
-            call.tensor("votes", self.votes, *self.shape),
-            call.sums("agree", agree),
-            call.child("child_weight", child_weight),
-            call.sums("sum", total),
-        )
+        votes, weights = call.tensor("votes", self.votes, *self.shape), call.child("child_weight", child_weight)
+        if agree is None:
+            call.run("votes", *call.inputs, weights, votes, call.sums("sum", total))
+        else:
+            call.run("votes_sum", votes, call.sums("agree", agree), weights, call.sums("sum", total))
         return total, None
 
 

@@ -10,7 +10,7 @@ the forward pass.
 """
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 from typing import Any, Optional
 
@@ -36,8 +36,8 @@ def passes_for(poses: Tensor, weight: Tensor) -> ModuleType:
 
 def _exact(poses: Tensor) -> AbstractContextManager[None]:
     """No autocast inside: everything is computed in the type of the poses."""
-    context: AbstractContextManager[None] = torch.autocast(poses.device.type, enabled=False)
-    return context
+    device = poses.device.type
+    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
 
 
 class Steps:
