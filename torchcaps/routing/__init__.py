@@ -9,15 +9,9 @@ from torchcaps.routing.base import (
     resolve_routing,
     unregister_routing,
 )
+from torchcaps.routing.controls import FrozenRouting, RandomRouting, UniformRouting
 from torchcaps.routing.em import EMRouting
-from torchcaps.routing.vector import (
-    DynamicRouting,
-    FrozenRouting,
-    KMeansRouting,
-    OptimizedRouting,
-    RandomRouting,
-    UniformRouting,
-)
+from torchcaps.routing.vector import DynamicRouting, KMeansRouting, OptimizedRouting
 
 __all__ = [
     "DynamicRouting",

@@ -1,0 +1,125 @@
+"""Couplings that do not follow the votes: the controls that critics of routing use."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from torchcaps.checks import require_choice
+from torchcaps.ops import SQUASH_KINDS, RoutingOutput, frozen_routing, random_routing, uniform_routing
+from torchcaps.routing.base import Routing, RoutingLike, register_routing, resolve_routing
+
+
+@register_routing("uniform")
+class UniformRouting(Routing):
+    """No routing at all: every child sends the same share to every parent."""
+
+    def __init__(self, *, squash: str = "sabour") -> None:
+        super().__init__()
+        require_choice("squash kind", squash, SQUASH_KINDS)
+        self.squash = squash
+
+    def forward(
+        self,
+        votes: Tensor,
+        activation: Tensor | None = None,
+        mask: Tensor | None = None,
+        trace: bool = False,
+    ) -> RoutingOutput:
+        """Route votes ``[B, I, J, D]``."""
+        return uniform_routing(votes, squash=self.squash, mask=mask, trace=trace)
+
+
+@register_routing("random")
+class RandomRouting(Routing):
+    """A random coupling, fixed by the seed and the same for every image."""
+
+    permutation_invariant = False
+
+    def __init__(self, *, seed: int = 0, squash: str = "sabour") -> None:
+        super().__init__()
+        require_choice("squash kind", squash, SQUASH_KINDS)
+        if not isinstance(seed, int):
+            raise TypeError(f"seed must be an integer, got {seed!r}.")
+        self.seed, self.squash = seed, squash
+
+    def forward(
+        self,
+        votes: Tensor,
+        activation: Tensor | None = None,
+        mask: Tensor | None = None,
+        trace: bool = False,
+    ) -> RoutingOutput:
+        """Route votes ``[B, I, J, D]``."""
+        return random_routing(votes, seed=self.seed, squash=self.squash, mask=mask, trace=trace)
+
+    def extra_repr(self) -> str:
+        """Show the seed."""
+        return f"seed={self.seed}"
+
+
+@register_routing("frozen")
+class FrozenRouting(Routing):
+    """The average coupling that another routing found once, kept for every image ever after.
+
+    It is taken from the first batch seen in training, or from any votes given to :meth:`freeze` (those of a
+    trained model, to ask whether its routing still decides anything). Until then the coupling is uniform. It is saved
+    with the weights.
+
+    Args:
+        source: the routing whose coupling is kept; a name, a mapping or an instance.
+        squash: a kind of :func:`torchcaps.ops.squash`.
+    """
+
+    permutation_invariant = False
+    coupling: Tensor
+    is_frozen: Tensor
+
+    def __init__(self, *, source: RoutingLike = "dynamic", squash: str = "sabour") -> None:
+        super().__init__()
+        require_choice("squash kind", squash, SQUASH_KINDS)
+        self.source, self.squash = resolve_routing(source), squash
+        self.couplings_sum_to_one = self.source.couplings_sum_to_one
+        self._frozen = False  # the same as is_frozen, as a Python value: reading it never waits for a device
+        self.register_load_state_dict_post_hook(_remember_frozen)  # type: ignore[no-untyped-call]
+
+    def make_parameters(self, children: int | None, parents: int, size: int) -> None:
+        """Make the table ``[I, J]``."""
+        if children is None:
+            raise ValueError(
+                "frozen routing keeps one coupling per child, so the number of children must be fixed: "
+                "give the layer in_capsules, or use 'uniform' or 'random'."
+            )
+        self.source.build(children, parents, size)
+        self.source.requires_grad_(False)  # its coupling is taken once, without a gradient
+        self.register_buffer("coupling", torch.full((children, parents), 1 / parents))
+        self.register_buffer("is_frozen", torch.zeros((), dtype=torch.bool))
+
+    def freeze(self, votes: Tensor, activation: Tensor | None = None, mask: Tensor | None = None) -> None:
+        """Keep the source's coupling for these votes ``[B, I, J, D]``, averaged over the images that have the child."""
+        self.require_built()
+        with torch.no_grad():
+            total = self.source(votes, activation, mask).coupling.sum(dim=0)  # [I, J]
+            seen = votes.new_full((1, 1), len(votes)) if mask is None else mask.sum(dim=0)[:, None]
+            even = 1 / votes.shape[2]  # for children that no image has
+            self.coupling.copy_(torch.where(seen > 0, total / seen.clamp_min(1), even))
+            self.is_frozen.fill_(True)
+        self._frozen = True
+
+    def forward(
+        self,
+        votes: Tensor,
+        activation: Tensor | None = None,
+        mask: Tensor | None = None,
+        trace: bool = False,
+    ) -> RoutingOutput:
+        """Route votes ``[B, I, J, D]``."""
+        self.require_built()
+        if self.training and not self._frozen and len(votes) > 0:
+            self.freeze(votes, activation, mask)
+        return frozen_routing(votes, self.coupling, squash=self.squash, mask=mask, trace=trace)
+
+
+def _remember_frozen(module: nn.Module, _: object) -> None:
+    if isinstance(module, FrozenRouting) and hasattr(module, "is_frozen") and not module.is_frozen.is_meta:
+        module._frozen = bool(module.is_frozen)
