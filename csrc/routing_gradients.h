@@ -119,7 +119,7 @@ inline void all_weight_gradients(const S& size, const Vec<T>* pose, int64_t u_st
       for_tiles(D, [&](int64_t k, auto width) __attribute__((always_inline)) {
         weight_gradient<T, 2, width()>(pose + a * GROUPS, u_step, dv + k * GROUPS, v_step, blocks, target + a * D + k, D);
       });
-    for (; a < d; ++a)
+    if (a < d)
       for_tiles(D, [&](int64_t k, auto width) __attribute__((always_inline)) {
         weight_gradient<T, 1, width()>(pose + a * GROUPS, u_step, dv + k * GROUPS, v_step, blocks, target + a * D + k, D);
       });
