@@ -48,6 +48,12 @@ def load(folder: Path) -> tuple[Tensor, Tensor]:
     return images.float() / 255, torch.from_numpy(read("train-labels-idx1-ubyte.gz", 8).copy()).long()
 
 
+def split(count: int) -> tuple[Tensor, Tensor]:
+    """Indices of 5,000 digits to train on and of 10,000 others to choose by."""
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(1))
+    return order[:5000], order[5000:15000]
+
+
 def shifted(images: Tensor, most: int = 2) -> Tensor:
     """Every image shifted by up to ``most`` pixels, filled with zeros."""
     batch, _, height, width = images.shape
@@ -102,8 +108,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     arguments = parser.parse_args()
     images, labels = load(arguments.data)
-    order = torch.randperm(len(images), generator=torch.Generator().manual_seed(1))
-    train, held_out = (tuple(part[some] for part in (images, labels)) for some in (order[:5000], order[5000:15000]))
+    train, held_out = (tuple(part[some] for part in (images, labels)) for some in split(len(images)))
     for name in arguments.candidates:
         for seed in arguments.seeds:
             row = run(name, seed, arguments.epochs, train, held_out)
