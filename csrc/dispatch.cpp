@@ -4,8 +4,8 @@
 #include "problem.h"
 
 #define DECLARE(T, suffix, variant)                                                                                     \
-  extern "C" void torchcaps_votes_##suffix##_##variant(const Problem*, const T*, const T*, const T*, T*, T*);           \
-  extern "C" void torchcaps_votes_sum_##suffix##_##variant(const Problem*, const T*, const T*, const T*, T*);           \
+  extern "C" void torchcaps_route_##suffix##_##variant(const Problem*, const Plan*, const T*, const T*, const T*,       \
+                                                       const T*, const T*, T*, T*);                                     \
   extern "C" void torchcaps_sum_##suffix##_##variant(const Problem*, const T*, const T*, const T*, const T*, T*, T*);   \
   extern "C" void torchcaps_agreement_##suffix##_##variant(const Problem*, const T*, const T*, const T*, const T*,      \
                                                            const T*, T*);                                               \
@@ -49,11 +49,9 @@ Variant variant = best();
 #endif
 
 #define DEFINE(T, suffix)                                                                                               \
-  extern "C" void torchcaps_votes_##suffix(const Problem* p, const T* u, const T* W, const T* w, T* votes, T* s) {          \
-    CHOOSE(votes_##suffix, p, u, W, w, votes, s)                                                                        \
-  }                                                                                                                     \
-  extern "C" void torchcaps_votes_sum_##suffix(const Problem* p, const T* votes, const T* V, const T* w, T* s) {        \
-    CHOOSE(votes_sum_##suffix, p, votes, V, w, s)                                                                       \
+  extern "C" void torchcaps_route_##suffix(const Problem* p, const Plan* plan, const T* u, const T* W, const T* w,      \
+                                           const T* bias, const T* alphas, T* pose, T* sums) {                          \
+    CHOOSE(route_##suffix, p, plan, u, W, w, bias, alphas, pose, sums)                                                  \
   }                                                                                                                     \
   extern "C" void torchcaps_sum_##suffix(const Problem* p, const T* u, const T* W, const T* V, const T* w, T* s,        \
                                          T* coupling) {                                                                 \

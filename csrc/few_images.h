@@ -1,12 +1,15 @@
-// Forward passes for fewer images than lanes.
+// The forward pass for fewer images than lanes.
 #pragma once
 
+#include <memory>
+
 #include "simd.h"
+#include "steps.h"
 
 namespace {
 
-// For fewer images than lanes the votes are smaller than the weights: they are computed once, with a pose's numbers in the
-// lanes, and the passes read them instead of the weights.
+// The votes are then smaller than the weights: they are computed once, with a pose's numbers in the lanes, and the passes
+// read them instead of the weights.
 
 template <typename T>
 inline Vec<T> row(const T* x) {
@@ -33,23 +36,6 @@ inline void add_scaled_row(T c, const T* x, T* sum, int64_t n) {
   for (; k < n; ++k) sum[k] += c * x[k];
 }
 
-// Sums over the children, one range of them per thread, added in order: body(image, first child, last child, sum [J, D]).
-template <typename T, typename Body>
-void sum_over_ranges(const Problem& p, T* s, Body body) {
-  const int64_t JD = p.J * p.D, ranges = p.threads;
-  std::vector<T> partial(p.B * ranges * JD, T(0));
-#pragma omp parallel for num_threads(p.threads) schedule(static, 1)
-  for (int64_t range = 0; range < ranges; ++range)
-    for (int64_t b = 0; b < p.B; ++b)
-      body(b, p.I * range / ranges, p.I * (range + 1) / ranges, partial.data() + (b * ranges + range) * JD);
-  for (int64_t b = 0; b < p.B; ++b)
-    for (int64_t n = 0; n < JD; ++n) {
-      T total = 0;
-      for (int64_t range = 0; range < ranges; ++range) total += partial[(b * ranges + range) * JD + n];
-      s[b * JD + n] = total;
-    }
-}
-
 // One child's vote for one parent.
 template <typename T, typename S>
 inline void vote_row(const S& size, const T* pose, const T* Wij, T* vote) {
@@ -67,26 +53,9 @@ inline void vote_row(const S& size, const T* pose, const T* Wij, T* vote) {
   }
 }
 
-// votes [B, I, J, D] = u_i W_ij, and their first sum s [B, J, D], where every p_ij is the same.
-template <typename T, typename S>
-void votes_pass(const Problem& p, const T* u, const T* W, const T* w, T* votes, T* s) {
-  const S size{p};
-  const T even = T(1) / T(p.J + (p.leaky ? 1 : 0));
-  sum_over_ranges<T>(p, s, [&](int64_t b, int64_t first, int64_t last, T* sum) {
-    for (int64_t i = first; i < last; ++i) {
-      const T* Wi = weights_of(p, W, i);
-      const T c = w ? even * w[b * p.I + i] : even;
-      T* vote = votes + (b * p.I + i) * p.J * size.D();
-      for (int64_t j = 0; j < p.J; ++j)
-        vote_row<T>(size, u + (b * p.I + i) * size.d(), Wi + j * size.d() * size.D(), vote + j * size.D());
-      add_scaled_row<T>(c, vote, sum, p.J * size.D());
-    }
-  });
-}
-
-// Softmax of b [J], which has room for whole vectors.
+// Softmax of b [J], times scale; b has room for whole vectors.
 template <typename T>
-inline void softmax_row(T* b, int64_t J, bool leaky) {
+inline void softmax_row(T* b, int64_t J, bool leaky, T scale) {
   constexpr int w = Simd<T>::width;
   T top = leaky ? T(0) : b[0];
   for (int64_t j = 0; j < J; ++j) top = std::max(top, b[j]);
@@ -97,28 +66,78 @@ inline void softmax_row(T* b, int64_t J, bool leaky) {
     e = exponential(e - splat<T>(top));
   }
   for (int64_t j = 0; j < J; ++j) total += b[j];
-  const T scale = T(1) / total;
-  for (int64_t j = 0; j < J; ++j) b[j] *= scale;
+  for (int64_t j = 0; j < J; ++j) b[j] *= scale / total;
 }
 
-// s [B, J, D] = Σ_i w_i p_ij û_ij from stored votes.
+// One range of children of one image: votes [J, D] per child, and their first sum, where every p_ij is the same.
 template <typename T, typename S>
-void votes_sum_pass(const Problem& p, const T* votes, const T* V, const T* w, T* s) {
+void votes_and_sum(const S& size, int64_t b, int64_t first, int64_t last, const T* u, const T* W, const T* w, T* votes, T* sum) {
+  const Problem& p = size.p;
+  const T even = T(1) / T(p.J + (p.leaky ? 1 : 0));
+  for (int64_t i = b * p.I + first; i < b * p.I + last; ++i) {
+    const T* Wi = weights_of(p, W, i - b * p.I);
+    T* vote = votes + i * p.J * size.D();
+    for (int64_t j = 0; j < p.J; ++j)
+      vote_row<T>(size, u + i * size.d(), Wi + j * size.d() * size.D(), vote + j * size.D());
+    add_scaled_row<T>(w ? even * w[i] : even, vote, sum, p.J * size.D());
+  }
+}
+
+// The same range in a later pass: the sum Σ_i w_i p_ij û_ij from the votes.
+template <typename T, typename S>
+void sum_of_votes(const S& size, int64_t b, int64_t first, int64_t last, const T* votes, const T* V, const T* w, T* sum) {
+  const Problem& p = size.p;
+  const int64_t D = size.D();
+  Scratch<T> scratch(p.J / Simd<T>::width + 1);
+  T* share = reinterpret_cast<T*>(scratch.data());
+  for (int64_t i = b * p.I + first; i < b * p.I + last; ++i) {
+    const T* vote = votes + i * p.J * D;
+    for (int64_t j = 0; j < p.J; ++j) share[j] = dot_row<T>(vote + j * D, V + (b * p.J + j) * D, D);
+    softmax_row<T>(share, p.J, p.leaky, w ? w[i] : T(1));
+    for (int64_t j = 0; j < p.J; ++j) add_scaled_row<T>(share[j], vote + j * D, sum + j * D, D);
+  }
+}
+
+// All passes in one parallel region, because waking the threads costs as much as a pass: sums [r, B, J, D]. Every thread has
+// one range of the children; their sums are added in order.
+template <typename T, typename S>
+void route_few(const Problem& p, const Steps<T>& steps, const T* u, const T* W, const T* w, T* sums) {
   const S size{p};
-  const int64_t JD = p.J * p.D;
-  sum_over_ranges<T>(p, s, [&](int64_t b, int64_t first, int64_t last, T* sum) {
-    Scratch<T> scratch(p.J / Simd<T>::width + 1);
-    T* share = reinterpret_cast<T*>(scratch.data());
-    for (int64_t i = first; i < last; ++i) {
-      const T* vote = votes + (b * p.I + i) * JD;
-      for (int64_t j = 0; j < p.J; ++j)
-        share[j] = dot_row<T>(vote + j * size.D(), V + b * JD + j * size.D(), size.D());
-      softmax_row<T>(share, p.J, p.leaky);
-      const T weight = w ? w[b * p.I + i] : T(1);
-      for (int64_t j = 0; j < p.J; ++j)
-        add_scaled_row<T>(share[j] * weight, vote + j * size.D(), sum + j * size.D(), size.D());
+  const int64_t JD = p.J * p.D, ranges = p.threads;
+  std::unique_ptr<T[]> votes(new T[p.B * p.I * JD]);
+  std::vector<T> partial(p.B * ranges * JD), V(p.B * JD);
+#pragma omp parallel num_threads(p.threads)
+  for (int64_t t = 0; t < steps.plan.iterations; ++t) {
+#pragma omp for schedule(static, 1)
+    for (int64_t range = 0; range < ranges; ++range)
+      for (int64_t b = 0; b < p.B; ++b) {
+        const int64_t first = p.I * range / ranges, last = p.I * (range + 1) / ranges;
+        T* sum = partial.data() + (b * ranges + range) * JD;
+        std::fill_n(sum, JD, T(0));
+        if (t == 0) {
+          votes_and_sum<T>(size, b, first, last, u, W, w, votes.get(), sum);
+        } else {
+          sum_of_votes<T>(size, b, first, last, votes.get(), V.data(), w, sum);
+        }
+      }
+#pragma omp single
+    {
+      T* s = sums + t * p.B * JD;
+      for (int64_t b = 0; b < p.B; ++b)
+        for (int64_t n = 0; n < JD; ++n) {
+          T total = 0;
+          for (int64_t range = 0; range < ranges; ++range) total += partial[(b * ranges + range) * JD + n];
+          s[b * JD + n] = total;
+        }
+      steps.next(s, t, V.data());
     }
-  });
+  }
+}
+
+// Whether the votes are worth storing: fewer images than half a vector block of floats, and at most 16 MB.
+template <typename T>
+bool few(const Problem& p) {
+  return p.B < 8 && p.B * p.I * p.J * p.D * static_cast<int64_t>(sizeof(T)) <= (16 << 20);
 }
 
 }  // namespace

@@ -152,7 +152,7 @@ void parameter_pass(const Problem& p, int64_t iterations, bool first_even, bool 
       for (int64_t block = 0; block < blocks; ++block) {
         const int64_t first = block * LANES<T>, count = std::min<int64_t>(LANES<T>, p.B - first), n = to - from;
         Vec<T>* block_poses = poses + block * chunk * p.d * GROUPS;
-        load_children(p, u, w, block, count, from, n, block_poses, weights);
+        load_children(p, u, w, first, count, from, n, block_poses, weights);
         for (int64_t i = from; i < to; ++i) {
           const T* Wi = weights_of(p, W, i);
           Vec<T>*pose = block_poses + (i - from) * p.d * GROUPS, *dpose = dposes + (i - from) * p.d * GROUPS;

@@ -28,8 +28,8 @@ inline __attribute__((always_inline)) void for_tiles(int64_t D, F f) {
 template <typename T, int K, typename S>
 inline __attribute__((always_inline)) void vote_tile(const S& size, const Vec<T>* u, const T* W, Vec<T> (&vote)[K][GROUPS]) {
   for (int k = 0; k < K; ++k)
-    for (int g = 0; g < GROUPS; ++g) vote[k][g] = Vec<T>{};
-  for (int64_t a = 0; a < size.d(); ++a)
+    for (int g = 0; g < GROUPS; ++g) vote[k][g] = u[g] * splat<T>(W[k]);
+  for (int64_t a = 1; a < size.d(); ++a)
     for (int k = 0; k < K; ++k) {
       Vec<T> w = splat<T>(W[a * size.D() + k]);
       for (int g = 0; g < GROUPS; ++g) vote[k][g] += u[a * GROUPS + g] * w;
@@ -74,8 +74,10 @@ inline __attribute__((always_inline)) void dot(const S& size, const Vec<T>* vote
 // sum_k += c · vote_k for the numbers of one parent.
 template <typename T, typename S>
 inline __attribute__((always_inline)) void add_scaled(const S& size, const Vec<T>* c, const Vec<T>* vote, Vec<T>* sum) {
+  Vec<T> scale[GROUPS];  // a copy, which stays in registers: for all the compiler knows, `sum` could overwrite c
+  for (int g = 0; g < GROUPS; ++g) scale[g] = c[g];
   for (int64_t k = 0; k < size.D(); ++k)
-    for (int g = 0; g < GROUPS; ++g) sum[k * GROUPS + g] += c[g] * vote[k * GROUPS + g];
+    for (int g = 0; g < GROUPS; ++g) sum[k * GROUPS + g] += scale[g] * vote[k * GROUPS + g];
 }
 
 // Softmax over the parents in place: b [J][GROUPS] → p. A leaky one has another logit 0, which is dropped.
@@ -95,46 +97,76 @@ inline void softmax(Vec<T>* b, int64_t J, bool leaky) {
   }
 }
 
-// The images of a block and a range of children: the unit of work of the first two passes.
-template <typename T>
-struct Task {
-  int64_t block, count, first_child, last_child;
-};
+// Children are read a few at a time: their poses lie together in memory, and one image's are far from the next's.
+constexpr int64_t CHILDREN = 8;
 
-// Splits the work into blocks × ranges so that every thread has some; the split depends on sizes and threads only,
-// so that results are the same from run to run.
+// Packs, for a block of images, the poses of children from .. from + n [n][d][GROUPS] and their weights [n][GROUPS] (ones without weights).
 template <typename T>
-std::vector<Task<T>> split(const Problem& p, int64_t& ranges) {
-  int64_t blocks = (p.B + LANES<T> - 1) / LANES<T>;
-  ranges = 1;
-  while (blocks * ranges < p.threads || (blocks * ranges) % p.threads != 0) {
-    if (ranges >= p.threads || ranges * 16 > p.I) break;
-    ++ranges;
+inline void load_children(const Problem& p, const T* u, const T* w, int64_t image, int64_t images, int64_t from, int64_t n,
+                          Vec<T>* poses, Vec<T>* weights) {
+  pack<T>(u + from * p.d, p.I * p.d, image, images, n * p.d, poses);
+  if (w) {
+    pack<T>(w + from, p.I, image, images, n, weights);
+  } else {
+    for (int64_t k = 0; k < n * GROUPS; ++k) weights[k] = splat<T>(1);
   }
-  std::vector<Task<T>> tasks;
-  for (int64_t block = 0; block < blocks; ++block)
-    for (int64_t r = 0; r < ranges; ++r) {
-      int64_t count = std::min<int64_t>(LANES<T>, p.B - block * LANES<T>);
-      tasks.push_back({block, count, p.I * r / ranges, p.I * (r + 1) / ranges});
-    }
-  return tasks;
 }
 
-// Runs body(task, sum) for every task, where sum [J·D][GROUPS] starts at zero, and adds the ranges of a block in order
-// into out [B, J, D].
+// What a pass works on at a time: a block of images, a few children packed for it, and what is known of its parents.
+template <typename T>
+struct Work {
+  int64_t first_image, images, first_child, children;
+  const Vec<T>*poses, *weights;               // [children][d][GROUPS], [children][GROUPS]
+  const Vec<T>* parents[2];                   // packed [J·D][GROUPS]
+  Vec<T>*sum, *room;                          // [J·D][GROUPS], scratch
+};
+
+// Sums over the children into out [B, J, D]: body(work) adds to work.sum.
+//
+// Every thread has a range of the children and takes them, a chunk whose weights fit in the second-level cache, through all
+// blocks of images: so each weight comes from memory once. Where that gives too few tasks, groups of blocks are spread over
+// the threads too. `parents` are [B, J, D] each, or null. The split depends on sizes and threads only, and ranges are added in order, so
+// that results are the same from run to run.
 template <typename T, typename Body>
-void reduce_over_children(const Problem& p, T* out, Body body) {
-  int64_t ranges;
-  std::vector<Task<T>> tasks = split<T>(p, ranges);
-  const int64_t n = p.J * p.D * GROUPS;
-  Scratch<T> partial(n * static_cast<int64_t>(tasks.size()));
+void reduce_over_children(const Problem& p, const T* u, const T* w, std::array<const T*, 2> parents, T* out, int64_t room_size,
+                          Body body) {
+  constexpr int64_t CHUNK = 4 * CHILDREN, CACHE = 256 << 10;
+  const int64_t n = p.J * p.D * GROUPS, blocks = (p.B + LANES<T> - 1) / LANES<T>;
+  const int64_t ranges = std::max<int64_t>(1, std::min<int64_t>(p.threads, p.I / 16));
+  const int64_t fit = CACHE / (3 * n * VECTOR_BYTES), share = (blocks * ranges + p.threads - 1) / p.threads;
+  const int64_t together = std::max<int64_t>(1, std::min(fit, share));  // blocks of a group
+  const int64_t groups = (blocks + together - 1) / together;
+  Scratch<T> partial(n * blocks * ranges);
 #pragma omp parallel for num_threads(p.threads) schedule(static)
-  for (int64_t t = 0; t < static_cast<int64_t>(tasks.size()); ++t) body(tasks[t], partial.data() + t * n);
-  for (size_t t = 0; t < tasks.size(); t += ranges) {
-    Vec<T>* sum = partial.data() + t * n;
+  for (int64_t task = 0; task < ranges * groups; ++task) {
+    const int64_t range = task / groups, group = task % groups;
+    const int64_t begin = p.I * range / ranges, end = p.I * (range + 1) / ranges;
+    const int64_t first_block = group * together, last_block = std::min(blocks, first_block + together);
+    Scratch<T> scratch(CHILDREN * (p.d + 1) * GROUPS + room_size + 2 * together * n);
+    Vec<T>*poses = scratch.data(), *weights = poses + CHILDREN * p.d * GROUPS, *room = weights + CHILDREN * GROUPS;
+    Vec<T>* packed = room + room_size;
+    for (int64_t block = first_block; block < last_block; ++block)
+      for (int m = 0; m < 2; ++m)
+        if (parents[m])
+          pack<T>(parents[m], p.J * p.D, block * LANES<T>, std::min<int64_t>(LANES<T>, p.B - block * LANES<T>), p.J * p.D,
+                  packed + ((block - first_block) * 2 + m) * n);
+    for (int64_t chunk = begin; chunk < end; chunk += CHUNK)
+      for (int64_t block = first_block; block < last_block; ++block) {
+        const int64_t image = block * LANES<T>, images = std::min<int64_t>(LANES<T>, p.B - image);
+        const Vec<T>* known = packed + (block - first_block) * 2 * n;
+        for (int64_t from = chunk; from < std::min(end, chunk + CHUNK); from += CHILDREN) {
+          const int64_t children = std::min(CHILDREN, end - from);
+          load_children(p, u, w, image, images, from, children, poses, weights);
+          body(Work<T>{image, images, from, children, poses, weights, {known, known + n},
+                       partial.data() + (block * ranges + range) * n, room});
+        }
+      }
+  }
+  for (int64_t block = 0; block < blocks; ++block) {
+    Vec<T>* sum = partial.data() + block * ranges * n;
     for (int64_t r = 1; r < ranges; ++r)
       for (int64_t k = 0; k < n; ++k) sum[k] += sum[r * n + k];
-    unpack<T>(sum, out, p.J * p.D, tasks[t].block * LANES<T>, tasks[t].count, p.J * p.D);
+    unpack<T>(sum, out, p.J * p.D, block * LANES<T>, std::min<int64_t>(LANES<T>, p.B - block * LANES<T>), p.J * p.D);
   }
 }
 
@@ -156,45 +188,25 @@ inline __attribute__((always_inline)) void add_products(const S& size, const Vec
     for (int g = 0; g < GROUPS; ++g) sum[k * GROUPS + g] = tile[k][g];
 }
 
-// Children are read a few at a time: their poses lie together in memory, and one image's are far from the next's.
-constexpr int64_t CHILDREN = 8;
-
-// Packs the poses of children from .. from + n [n][d][GROUPS] and their weights [n][GROUPS] (ones without weights).
-template <typename T>
-inline void load_children(const Problem& p, const T* u, const T* w, int64_t block, int64_t count, int64_t from, int64_t n,
-                          Vec<T>* poses, Vec<T>* weights) {
-  const int64_t first = block * LANES<T>;
-  pack<T>(u + from * p.d, p.I * p.d, first, count, n * p.d, poses);
-  if (w) {
-    pack<T>(w + from, p.I, first, count, n, weights);
-  } else {
-    for (int64_t k = 0; k < n * GROUPS; ++k) weights[k] = splat<T>(1);
-  }
-}
-
 // The first sum, where every p_ij is the same: s = Σ_i (w_i p u_i) W_ij.
 template <typename T, typename S>
 void even_sum_pass(const Problem& p, const T* u, const T* W, const T* w, T* s) {
   const S size{p};
   const T even = T(1) / T(p.J + (p.leaky ? 1 : 0));
-  const int64_t step = p.shared ? 0 : p.J * p.d * p.D;
-  reduce_over_children<T>(p, s, [&](const Task<T>& task, Vec<T>* sum) {
-    Scratch<T> scratch(CHILDREN * (p.d + 1) * GROUPS);
-    Vec<T>*poses = scratch.data(), *weights = poses + CHILDREN * p.d * GROUPS;
-    for (int64_t from = task.first_child; from < task.last_child; from += CHILDREN) {
-      const int64_t children = std::min(CHILDREN, task.last_child - from);
-      load_children(p, u, w, task.block, task.count, from, children, poses, weights);
-      for (int64_t i = 0; i < children; ++i)
-        for (int64_t a = 0; a < p.d; ++a)
-          for (int g = 0; g < GROUPS; ++g) poses[(i * p.d + a) * GROUPS + g] *= weights[i * GROUPS + g] * even;
-      for (int64_t j = 0; j < p.J; ++j) {
-        const T* Wj = weights_of(p, W, from) + j * size.d() * size.D();
-        Vec<T>* out = sum + j * size.D() * GROUPS;
-        for_tiles(size.D(), [&](int64_t k, auto width) __attribute__((always_inline)) {
-          add_products<T, width()>(size, poses, children, Wj + k, step, out + k * GROUPS);
-        });
+  const int64_t step = p.shared ? 0 : p.J * p.d * p.D, J = p.J;
+  reduce_over_children<T>(p, u, w, {}, s, CHILDREN * p.d * GROUPS, [=, &p](const Work<T> work) {
+    Vec<T>* scaled = work.room;
+    for (int64_t i = 0; i < work.children; ++i)
+      for (int g = 0; g < GROUPS; ++g) {
+        const Vec<T> scale = work.weights[i * GROUPS + g] * even;
+        for (int64_t n = i * size.d(); n < (i + 1) * size.d(); ++n) scaled[n * GROUPS + g] = work.poses[n * GROUPS + g] * scale;
       }
-    }
+    const T* Wj = weights_of(p, W, work.first_child);
+    Vec<T>* out = work.sum;
+    for (int64_t j = 0; j < J; ++j, Wj += size.d() * size.D(), out += size.D() * GROUPS)
+      for_tiles(size.D(), [&](int64_t k, auto width) __attribute__((always_inline)) {
+        add_products<T, width()>(size, scaled, work.children, Wj + k, step, out + k * GROUPS);
+      });
   });
 }
 
@@ -204,22 +216,15 @@ template <typename T, typename S>
 void sum_pass(const Problem& p, const T* u, const T* W, const T* V, const T* w, T* s, T* coupling) {
   if (!V && !coupling) return even_sum_pass<T, S>(p, u, W, w, s);
   const S size{p};
-  const int64_t parent = size.D() * GROUPS, all = p.J * parent;
-  reduce_over_children<T>(p, s, [&](const Task<T>& task, Vec<T>* sum) {
-    const int64_t first = task.block * LANES<T>;
-    Scratch<T> scratch((CHILDREN * (p.d + 1) + p.J) * GROUPS + 2 * all);
-    Vec<T>*poses = scratch.data(), *weights = poses + CHILDREN * p.d * GROUPS, *share = weights + CHILDREN * GROUPS;
-    Vec<T>*votes = share + p.J * GROUPS, *agree = votes + all;
-    if (V) pack<T>(V, p.J * p.D, first, task.count, p.J * p.D, agree);
-    const T even = T(1) / T(p.J + (p.leaky ? 1 : 0));
-    for (int64_t i = task.first_child; i < task.last_child; ++i) {
-      const int64_t nth = (i - task.first_child) % CHILDREN;
-      if (nth == 0)
-        load_children(p, u, w, task.block, task.count, i, std::min(CHILDREN, task.last_child - i), poses, weights);
-      const Vec<T>*pose = poses + nth * p.d * GROUPS, *weight = weights + nth * GROUPS;
-      const T* Wi = weights_of(p, W, i);
-      for (int64_t j = 0; j < p.J; ++j) {
-        const T* Wij = Wi + j * size.d() * size.D();
+  const int64_t parent = size.D() * GROUPS, J = p.J;
+  const T even = T(1) / T(J + (p.leaky ? 1 : 0));
+  reduce_over_children<T>(p, u, w, {V}, s, J * (parent + GROUPS), [=, &p](const Work<T> work) {
+    Vec<T>*votes = work.room, *share = votes + J * parent, *sum = work.sum;
+    const Vec<T>* agree = work.parents[0];
+    for (int64_t i = 0; i < work.children; ++i) {
+      const Vec<T>* pose = work.poses + i * size.d() * GROUPS;
+      const T* Wij = weights_of(p, W, work.first_child + i);
+      for (int64_t j = 0; j < J; ++j, Wij += size.d() * size.D()) {
         if (V) {
           make_vote<T, 1>(size, pose, Wij, votes + j * parent, {agree + j * parent}, {share + j * GROUPS});
         } else {
@@ -227,12 +232,12 @@ void sum_pass(const Problem& p, const T* u, const T* W, const T* V, const T* w, 
           for (int g = 0; g < GROUPS; ++g) share[j * GROUPS + g] = splat<T>(even);
         }
       }
-      if (V) softmax<T>(share, p.J, p.leaky);
-      for (int64_t j = 0; j < p.J; ++j) {
-        for (int g = 0; g < GROUPS; ++g) share[j * GROUPS + g] *= weight[g];
+      if (V) softmax<T>(share, J, p.leaky);
+      for (int64_t j = 0; j < J; ++j) {
+        for (int g = 0; g < GROUPS; ++g) share[j * GROUPS + g] *= work.weights[i * GROUPS + g];
         add_scaled<T>(size, share + j * GROUPS, votes + j * parent, sum + j * parent);
       }
-      if (coupling) unpack<T>(share, coupling + i * p.J, p.I * p.J, first, task.count, p.J);
+      if (coupling) unpack<T>(share, coupling + (work.first_child + i) * J, p.I * J, work.first_image, work.images, J);
     }
   });
 }
@@ -250,28 +255,21 @@ inline Vec<T> softmax_gradient(const Vec<T>* share, Vec<T>* x, int64_t J, int g)
 template <typename T, typename S>
 void agreement_pass(const Problem& p, const T* u, const T* W, const T* V, const T* G, const T* w, T* dV) {
   const S size{p};
-  const int64_t parent = size.D() * GROUPS, all = p.J * parent;
-  reduce_over_children<T>(p, dV, [&](const Task<T>& task, Vec<T>* sum) {
-    const int64_t first = task.block * LANES<T>;
-    Scratch<T> scratch((CHILDREN * (p.d + 1) + 2 * p.J) * GROUPS + 3 * all);
-    Vec<T>*poses = scratch.data(), *weights = poses + CHILDREN * p.d * GROUPS, *share = weights + CHILDREN * GROUPS;
-    Vec<T>*x = share + p.J * GROUPS, *votes = x + p.J * GROUPS, *agree = votes + all, *grad = agree + all;
-    pack<T>(V, p.J * p.D, first, task.count, p.J * p.D, agree);
-    pack<T>(G, p.J * p.D, first, task.count, p.J * p.D, grad);
-    for (int64_t i = task.first_child; i < task.last_child; ++i) {
-      const int64_t nth = (i - task.first_child) % CHILDREN;
-      if (nth == 0)
-        load_children(p, u, w, task.block, task.count, i, std::min(CHILDREN, task.last_child - i), poses, weights);
-      const Vec<T>*pose = poses + nth * p.d * GROUPS, *weight = weights + nth * GROUPS;
-      const T* Wi = weights_of(p, W, i);
-      for (int64_t j = 0; j < p.J; ++j) {
-        make_vote<T, 2>(size, pose, Wi + j * size.d() * size.D(), votes + j * parent,
-                        {agree + j * parent, grad + j * parent}, {share + j * GROUPS, x + j * GROUPS});
-        for (int g = 0; g < GROUPS; ++g) x[j * GROUPS + g] *= weight[g];
+  const int64_t parent = size.D() * GROUPS, J = p.J;
+  reduce_over_children<T>(p, u, w, {V, G}, dV, J * (parent + 2 * GROUPS), [=, &p](const Work<T> work) {
+    Vec<T>*votes = work.room, *share = votes + J * parent, *x = share + J * GROUPS, *sum = work.sum;
+    const Vec<T>*agree = work.parents[0], *grad = work.parents[1];
+    for (int64_t i = 0; i < work.children; ++i) {
+      const Vec<T>* pose = work.poses + i * size.d() * GROUPS;
+      const T* Wij = weights_of(p, W, work.first_child + i);
+      for (int64_t j = 0; j < J; ++j, Wij += size.d() * size.D()) {
+        make_vote<T, 2>(size, pose, Wij, votes + j * parent, {agree + j * parent, grad + j * parent},
+                        {share + j * GROUPS, x + j * GROUPS});
+        for (int g = 0; g < GROUPS; ++g) x[j * GROUPS + g] *= work.weights[i * GROUPS + g];
       }
-      softmax<T>(share, p.J, p.leaky);
-      for (int g = 0; g < GROUPS; ++g) softmax_gradient<T>(share, x, p.J, g);
-      for (int64_t j = 0; j < p.J; ++j) add_scaled<T>(size, x + j * GROUPS, votes + j * parent, sum + j * parent);
+      softmax<T>(share, J, p.leaky);
+      for (int g = 0; g < GROUPS; ++g) softmax_gradient<T>(share, x, J, g);
+      for (int64_t j = 0; j < J; ++j) add_scaled<T>(size, x + j * GROUPS, votes + j * parent, sum + j * parent);
     }
   });
 }

@@ -1,7 +1,6 @@
 // The plain C functions of one instruction set. Before including it, define VECTOR_BYTES and VARIANT(name).
-#include "few_images.h"
+#include "forward.h"
 #include "routing_gradients.h"
-#include "routing_passes.h"
 
 // Calls a pass with the pose sizes known to the compiler if they are common ones.
 #define WITH_SHAPE(pass, T, ...)                                                        \
@@ -12,6 +11,10 @@
   } while (false)
 
 #define DEFINE_PASSES(T, suffix)                                                                                        \
+  extern "C" void VARIANT(route_##suffix)(const Problem* p, const Plan* plan, const T* u, const T* W, const T* w,       \
+                                          const T* bias, const T* alphas, T* pose, T* sums) {                           \
+    WITH_SHAPE(route, T, *plan, u, W, w, bias, alphas, pose, sums);                                                     \
+  }                                                                                                                     \
   extern "C" void VARIANT(sum_##suffix)(const Problem* p, const T* u, const T* W, const T* V, const T* w, T* s,         \
                                         T* coupling) {                                                                  \
     WITH_SHAPE(sum_pass, T, u, W, V, w, s, coupling);                                                                           \
@@ -26,15 +29,5 @@
     WITH_SHAPE(parameter_pass, T, iterations, first_even, through, u, W, V, G, w, du, dW, dw);                                  \
   }
 
-#define DEFINE_SMALL(T, suffix)                                                                                         \
-  extern "C" void VARIANT(votes_##suffix)(const Problem* p, const T* u, const T* W, const T* w, T* votes, T* s) {           \
-    WITH_SHAPE(votes_pass, T, u, W, w, votes, s);                                                                       \
-  }                                                                                                                     \
-  extern "C" void VARIANT(votes_sum_##suffix)(const Problem* p, const T* votes, const T* V, const T* w, T* s) {         \
-    WITH_SHAPE(votes_sum_pass, T, votes, V, w, s);                                                                      \
-  }
-
-DEFINE_SMALL(float, f32)
-DEFINE_SMALL(double, f64)
 DEFINE_PASSES(float, f32)
 DEFINE_PASSES(double, f64)

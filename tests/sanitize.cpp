@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "few_images.h"
+#include "forward.h"
 #include "routing_gradients.h"
 
 template <typename T>
@@ -28,7 +28,8 @@ void run(Problem p) {
   const int64_t JD = p.J * p.D, r = 4;
   auto u = some<T>(p.B * p.I * p.d), W = some<T>((p.shared ? 1 : p.I) * p.J * p.d * p.D), w = some<T>(p.B * p.I);
   auto V = some<T>(r * p.B * JD), G = some<T>(r * p.B * JD);
-  std::vector<T> s(p.B * JD), c(p.B * p.I * p.J), du(u.size()), dW(W.size()), dw(w.size()), votes(p.B * p.I * JD);
+  std::vector<T> s(p.B * JD), c(p.B * p.I * p.J), du(u.size()), dW(W.size()), dw(w.size()), pose(p.B * JD), sums(r * p.B * JD);
+  auto bias = some<T>(JD), alphas = some<T>(r);
   for (const T* weight : {static_cast<const T*>(nullptr), static_cast<const T*>(w.data())}) {
     sum_pass<T, S>(p, u.data(), W.data(), nullptr, weight, s.data(), nullptr);
     sum_pass<T, S>(p, u.data(), W.data(), nullptr, weight, s.data(), c.data());
@@ -37,10 +38,13 @@ void run(Problem p) {
     for (int64_t iterations = 1; iterations <= r; ++iterations)
       parameter_pass<T, S>(p, iterations, iterations % 2, iterations % 2, u.data(), W.data(), V.data(), G.data(), weight,
                            du.data(), dW.data(), dw.data());
-    votes_pass<T, S>(p, u.data(), W.data(), weight, votes.data(), s.data());
-    votes_sum_pass<T, S>(p, votes.data(), V.data(), weight, s.data());
+    for (int kind : {SABOUR, EXPONENTIAL, HALF, UNIT}) {
+      Plan plan{kind + 1, kind, kind % 2};
+      route<T, S>(p, plan, u.data(), W.data(), weight, kind % 2 ? bias.data() : nullptr, nullptr, pose.data(), sums.data());
+    }
+    route<T, S>(p, Plan{r, UNIT, 0}, u.data(), W.data(), weight, nullptr, alphas.data(), pose.data(), sums.data());
   }
-  require_finite(s, "s"), require_finite(c, "coupling"), require_finite(du, "du"), require_finite(dW, "dW");
+  require_finite(s, "s"), require_finite(pose, "pose"), require_finite(sums, "sums"), require_finite(c, "coupling"), require_finite(du, "du"), require_finite(dW, "dW");
 }
 
 int main() {

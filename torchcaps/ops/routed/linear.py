@@ -12,7 +12,7 @@ from torchcaps.ops.dynamic.routing import GRADIENTS, UPDATES
 from torchcaps.ops.routed import native
 from torchcaps.ops.routed.op import Steps, passes_for, routed_linear_op
 from torchcaps.ops.schedules import Schedule, resolve_schedule
-from torchcaps.ops.squash import SQUASH_KINDS, length
+from torchcaps.ops.squash import SQUASH_KINDS
 
 ROUTINGS = ("dynamic", "optimized")
 
@@ -92,10 +92,10 @@ def routed_linear(
         require_shape("activation", activation, tuple(poses.shape[:2]), meaning="[batch, children]")
         child_weight = activation if mask is None else activation.masked_fill(~mask, 0)
 
-    compute = torch.promote_types(poses.dtype, weight.dtype)
+    compute = poses.dtype if poses.dtype == weight.dtype else torch.promote_types(poses.dtype, weight.dtype)
     compute = torch.float32 if compute in (torch.float16, torch.bfloat16) else compute
-    poses, weight = poses.to(compute).contiguous(), weight.to(compute).contiguous()
-    child_weight = None if child_weight is None else child_weight.to(compute).contiguous()
+    poses, weight = _ready(poses, compute), _ready(weight, compute)
+    child_weight = None if child_weight is None else _ready(child_weight, compute)
     bias = None if bias is None else bias.to(compute)
     replace = update == "replace"
     pose, sums = routed_linear_op(
@@ -104,8 +104,16 @@ def routed_linear(
     table = None
     if coupling:
         table = _coupling(poses, weight, child_weight, sums, Steps(bias, squash, replace, alphas), leaky)
-    pose = pose.to(given)
-    return RoutedOutput(pose, length(pose), table)
+    if given != compute:
+        pose = pose.to(given)
+    return RoutedOutput(pose, torch.linalg.vector_norm(pose, dim=-1), table)
+
+
+def _ready(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """The tensor as the kernel reads it; without a call where nothing is to be done, which counts for single images."""
+    if tensor.dtype == dtype and tensor.is_contiguous():
+        return tensor
+    return tensor.to(dtype).contiguous()
 
 
 def routed_path() -> str:

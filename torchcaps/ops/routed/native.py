@@ -5,10 +5,13 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor
+
+from torchcaps.ops.squash import SQUASH_KINDS
 
 _SUFFIX = {torch.float32: "f32", torch.float64: "f64"}
 VARIANTS = ("portable", "AVX2", "AVX-512")
@@ -21,6 +24,12 @@ class _Problem(ctypes.Structure):
         *((name, ctypes.c_int64) for name in ("B", "I", "J", "d", "D")),
         *((name, ctypes.c_int32) for name in ("shared", "leaky", "threads")),
     )
+
+
+class _Plan(ctypes.Structure):
+    """The struct of that name."""
+
+    _fields_ = (("iterations", ctypes.c_int64), ("squash", ctypes.c_int32), ("replace", ctypes.c_int32))
 
 
 def _share_openmp() -> None:
@@ -135,39 +144,37 @@ def sum_pass(
     return total, table
 
 
-class FewImages:
-    """Forward passes for fewer images than lanes: their votes are smaller than the weights, so they are computed once.
+def route(
+    poses: Tensor,
+    weight: Tensor,
+    child_weight: Tensor | None,
+    bias: Tensor | None,
+    iterations: int,
+    squash: str,
+    replace: bool,
+    leaky: bool,
+    alphas: Sequence[float],
+) -> tuple[Tensor, Tensor]:
+    """All passes of a forward pass and the steps between them: pose [B, J, D] and the sums [r, B, J, D].
 
-    Usable while the votes take at most ``LIMIT`` bytes; the backward passes are those of any batch.
+    For fewer than eight images the kernel stores their votes (up to 16 MB), which are smaller than the weights.
     """
-
-    IMAGES = 8
-    LIMIT = 16 << 20
-
-    @classmethod
-    def serves(cls, poses: Tensor, weight: Tensor) -> bool:
-        """Whether the batch is small enough."""
-        size = poses.shape[0] * poses.shape[1] * weight.shape[-3] * weight.shape[-1] * poses.element_size()
-        return poses.shape[0] < cls.IMAGES and size <= cls.LIMIT
-
-    def __init__(self, poses: Tensor, weight: Tensor) -> None:
-        self.call = call = _Call(poses, weight, leaky=False)
-        self.shape = (call.batch, call.children, call.parents, call.size)
-        self.votes = poses.new_empty(self.shape)
-
-    def sum_pass(
-        self, poses: Tensor, weight: Tensor, agree: Tensor | None, child_weight: Tensor | None, leaky: bool
-    ) -> tuple[Tensor, None]:
-        """:func:`sum_pass`; the first one, without ``agree``, makes the votes that the others read."""
-        call = self.call
-        call.problem.leaky = leaky
-        total = poses.new_empty(call.batch, call.parents, call.size)
-        votes, weights = call.tensor("votes", self.votes, *self.shape), call.child("child_weight", child_weight)
-        if agree is None:
-            call.run("votes", *call.inputs, weights, votes, call.sums("sum", total))
-        else:
-            call.run("votes_sum", votes, call.sums("agree", agree), weights, call.sums("sum", total))
-        return total, None
+    call = _Call(poses, weight, leaky)
+    bias = None if bias is None else bias.contiguous()
+    table = poses.new_tensor(alphas) if alphas else None
+    pose = poses.new_empty(call.batch, call.parents, call.size)
+    sums = poses.new_empty(iterations, call.batch, call.parents, call.size)
+    call.run(
+        "route",
+        ctypes.byref(_Plan(iterations, SQUASH_KINDS.index(squash), replace)),
+        *call.inputs,
+        call.child("child_weight", child_weight),
+        call.tensor("bias", bias, call.parents, call.size),
+        call.tensor("alphas", table, iterations),
+        call.sums("pose", pose),
+        call.tensor("sums", sums, *sums.shape),
+    )
+    return pose, sums
 
 
 def agreement_pass(

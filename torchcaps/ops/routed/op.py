@@ -12,7 +12,7 @@ the forward pass.
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
-from typing import Any, Optional
+from typing import Optional
 
 import torch
 from torch import Tensor
@@ -96,9 +96,8 @@ def routed_linear_op(
     alphas: Sequence[float],
 ) -> tuple[Tensor, Tensor]:
     """Pose [B, J, D] and the sums of all passes [r, B, J, D]."""
-    backend: Any = passes_for(poses, weight)
-    if backend is native and native.FewImages.serves(poses, weight):
-        backend = native.FewImages(poses, weight)
+    if native.serves(poses, weight):
+        return native.route(poses, weight, child_weight, bias, iterations, squash, replace, leaky, alphas)
     steps = Steps(bias, squash, replace, alphas)
     sums: list[Tensor] = []
     agree = None
@@ -106,7 +105,7 @@ def routed_linear_op(
         for t in range(iterations):
             if t > 0:
                 agree = steps.next(agree, sums[-1], t - 1)
-            sums.append(backend.sum_pass(poses, weight, agree, child_weight, leaky)[0])
+            sums.append(passes.sum_pass(poses, weight, agree, child_weight, leaky)[0])
         return steps.result(sums[-1]), torch.stack(sums)
 
 

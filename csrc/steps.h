@@ -1,0 +1,77 @@
+// What happens between two passes, from the sums s_j to what the children are compared with next: torchcaps/ops/routed/steps.py
+// in C++, forward only. Plain loops over [B, J, D], a small part of the work.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "problem.h"
+
+namespace {
+
+enum Squash { SABOUR, EXPONENTIAL, HALF, UNIT };
+
+template <typename T>
+inline T length(const T* s, int64_t n) {
+  T sum = 0;
+  for (int64_t k = 0; k < n; ++k) sum += s[k] * s[k];
+  return std::sqrt(sum);
+}
+
+// v = f(‖s‖)·s; the zero vector stays zero.
+template <typename T>
+inline T squash_factor(T n, int kind) {
+  switch (kind) {
+    case SABOUR: return n / (1 + n * n);
+    case HALF: return n / (T(0.5) + n * n);
+    case EXPONENTIAL: return n > 0 ? -std::expm1(-n) / n : T(0);
+    default: return n > 0 ? 1 / n : T(0);
+  }
+}
+
+// Dynamic routing without alphas, optimised routing with one per iteration; bias [J, D] or null.
+template <typename T>
+struct Steps {
+  const Problem& p;
+  const Plan& plan;
+  const T *bias, *alphas;
+
+  // out (+)= squash(s + bias) for one parent, with room for s + bias.
+  void squashed(const T* s, int64_t j, bool add, T* room, T* out) const {
+    for (int64_t k = 0; k < p.D; ++k) room[k] = bias ? s[k] + bias[j * p.D + k] : s[k];
+    const T f = squash_factor(length(room, p.D), plan.squash);
+    for (int64_t k = 0; k < p.D; ++k) out[k] = add ? out[k] + f * room[k] : f * room[k];
+  }
+
+  // V for the pass after pass t, in place of the one before.
+  void next(const T* s, int64_t t, T* V) const {
+    std::vector<T> room(p.D);
+    for (int64_t n = 0; n < p.B * p.J; ++n, s += p.D, V += p.D) {
+      if (!alphas) {
+        squashed(s, n % p.J, t > 0 && !plan.replace, room.data(), V);
+        continue;
+      }
+      const T f = squash_factor(length(s, p.D), UNIT);
+      for (int64_t k = 0; k < p.D; ++k) V[k] = s[k] * f / alphas[t];
+    }
+  }
+
+  // The parents' poses from the last sums.
+  void result(const T* s, T* pose) const {
+    std::vector<T> room(p.D);
+    for (int64_t b = 0; b < p.B; ++b, s += p.J * p.D, pose += p.J * p.D) {
+      T longest = 0;
+      if (alphas)
+        for (int64_t j = 0; j < p.J; ++j) longest = std::max(longest, length(s + j * p.D, p.D));
+      for (int64_t j = 0; j < p.J; ++j) {
+        if (!alphas) {
+          squashed(s + j * p.D, j, false, room.data(), pose + j * p.D);
+        } else {
+          for (int64_t k = 0; k < p.D; ++k) pose[j * p.D + k] = s[j * p.D + k] / (1 + longest);
+        }
+      }
+    }
+  }
+};
+
+}  // namespace
