@@ -6,9 +6,9 @@ READY := $(VENV)/.ready
 
 .PHONY: sanitize bench train test lint types format setup clean
 
+# A small capsule network on 5,000 digits that come with the package: about two minutes on two cores.
 train: setup
-	@$(BIN)/python -c "print('make train: coming with the training part of torchcaps. \
-	Until then, see routing by agreement at work: $(BIN)/python examples/house_and_boat.py')"
+	@$(BIN)/torchcaps train --evaluate
 
 test: lint types
 	$(BIN)/python -m pytest -n 2

@@ -8,7 +8,9 @@ from torchcaps.ops import routed_path
 
 
 def test_info_says_which_path_and_why(capsys):
-    main(["info"])
+    with pytest.raises(SystemExit) as end:
+        main(["info"])
+    assert end.value.code == 0
     out = capsys.readouterr().out
     assert routed_path() in out
     assert "capsnet-small" in out

@@ -31,6 +31,12 @@ def list_models() -> list[str]:
     return sorted(_models)
 
 
+def model_factory(name: str) -> ModelFactory:
+    """The function that makes a model; its docstring describes it."""
+    require_choice("model", name, _models)
+    return _models[name]
+
+
 def create_model(name: str, image_shape: Sequence[int] = (1, 28, 28), classes: int = 10, **options: Any) -> nn.Module:
     """Make a model by name.
 

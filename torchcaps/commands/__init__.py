@@ -1,0 +1,18 @@
+"""The commands of ``torchcaps``, each in a module of its own."""
+
+from torchcaps.commands.base import Command, CommandError
+from torchcaps.commands.data import DATA
+from torchcaps.commands.describe import INFO, MODELS
+from torchcaps.commands.train import TRAIN
+from torchcaps.commands.use import EVALUATE, PREDICT
+
+COMMANDS: dict[str, Command] = {
+    "train": TRAIN,
+    "evaluate": EVALUATE,
+    "predict": PREDICT,
+    "data": DATA,
+    "models": MODELS,
+    "info": INFO,
+}
+
+__all__ = ["COMMANDS", "Command", "CommandError"]

@@ -1,0 +1,150 @@
+"""``torchcaps train``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torchcaps.commands.base import Command, CommandError, user_errors
+
+if TYPE_CHECKING:
+    from torchcaps.training.recipe import Recipe
+
+EXAMPLES = """  torchcaps train                                    the quickstart: digits in two minutes
+  torchcaps train fashion-mnist --data-dir DIR       a recipe on data in DIR
+  torchcaps train --data.name photos/ --epochs 10    one's own images, a folder per class
+  torchcaps train mnist --model.name capsnet-small --model.options.routing em
+  torchcaps train my.yaml --print-config             what would be run
+  torchcaps train --resume runs/quickstart-1         go on after Ctrl-C or a crash
+  torchcaps train --devices 2                        two processes, the same global batch
+Every key of a recipe can be given: --data.* --model.* --loss.* --optimizer.* --training.*"""
+
+
+MAY_CHANGE = {
+    "--devices",
+    "--data-dir",
+    "--data.dir",
+    "--training.devices",
+    "--training.nodes",
+    "--training.accelerator",
+}
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("recipe", nargs="?", help="a recipe's name (default: quickstart) or a .yaml file; see --list")
+    parser.add_argument("--list", action="store_true", help="list the recipes of the package")
+    parser.add_argument("--keys", action="store_true", help="list all keys of a recipe with their types and defaults")
+    parser.add_argument("--print-config", action="store_true", help="print the full recipe and stop")
+    parser.add_argument("--output", metavar="DIR", help="run folder (default: runs/RECIPE-n)")
+    parser.add_argument("--resume", metavar="RUN", help="go on with a run where its checkpoint is")
+    parser.add_argument("--evaluate", action="store_true", help="measure on the test images when done")
+    parser.add_argument("--data-dir", metavar="DIR", help="short for --data.dir")
+    parser.add_argument("--epochs", metavar="N", help="short for --training.epochs")
+    parser.add_argument("--seed", metavar="N", help="short for --training.seed")
+    parser.add_argument("--devices", metavar="N", help="short for --training.devices: processes on this machine")
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from torchcaps.training import recipes
+
+    if arguments.list:
+        for name, description in recipes.list_recipes().items():
+            print(f"{name:<42}{description}")
+        return 0
+    if arguments.keys:
+        recipes.make_parser().print_help()
+        return 0
+    overrides = list(arguments.overrides)
+    for short in ("data_dir", "epochs", "seed", "devices"):
+        if getattr(arguments, short) is not None:
+            overrides += [f"--{short.replace('_', '-')}", getattr(arguments, short)]
+    try:
+        recipe, name = _recipe(arguments, overrides)
+    except recipes.RecipeError as error:
+        raise CommandError(error) from error
+    if arguments.print_config:
+        import yaml
+
+        print(yaml.safe_dump(recipe.as_dict(), sort_keys=False, allow_unicode=True, width=100), end="")
+        return 0
+    return _train(arguments, recipe, name)
+
+
+def _recipe(arguments: argparse.Namespace, overrides: list[str]) -> tuple[Recipe, str]:
+    """The recipe to run and a name for its folder."""
+    from torchcaps.training import recipes
+
+    if arguments.resume is None:
+        name = arguments.recipe or "quickstart"
+        return recipes.recipe_from_file(name, overrides), Path(name).stem
+    if arguments.recipe or arguments.output:
+        raise CommandError("--resume has its recipe and its folder: give neither a recipe nor --output.")
+    for override in overrides:
+        if override.startswith("--") and override.partition("=")[0] not in MAY_CHANGE:
+            raise CommandError(
+                f"--resume keeps the run's recipe; {override.partition('=')[0]} would make it another experiment. "
+                "Only where it runs can change: --devices, --data-dir."
+            )
+    path = Path(arguments.resume) / "recipe.yaml"
+    if not path.is_file():
+        raise CommandError(f"{arguments.resume} is not a run folder: it has no recipe.yaml.")
+    return recipes.recipe_from_file(path, overrides), Path(arguments.resume).name
+
+
+def _train(arguments: argparse.Namespace, recipe: Recipe, name: str) -> int:
+    with user_errors():
+        from torchcaps.training.callbacks import Interrupted, TrainingStopped
+        from torchcaps.training.fit import is_first_process, train
+        from torchcaps.training.runs import CHECKPOINT, WEIGHTS
+
+        folder = _folder(arguments, name)
+        if arguments.resume and not (folder / CHECKPOINT).is_file():
+            raise CommandError(f"{folder} has no checkpoint yet: start again with --output and another folder.")
+        bar = sys.stderr.isatty()
+        try:
+            summary = train(recipe, folder, arguments.resume is not None, _say, bar)
+        except Interrupted as stop:
+            raise CommandError(stop, code=130) from stop
+        except TrainingStopped as stop:
+            raise CommandError(stop) from stop
+        except (ValueError, TypeError) as error:  # a model's or a loss's own words about options that do not fit
+            raise CommandError(error) from error
+        finally:
+            if not any((folder / file).exists() for file in (CHECKPOINT, WEIGHTS)) and is_first_process():
+                shutil.rmtree(folder, ignore_errors=True)  # made for this run, which came to nothing
+        if not is_first_process():
+            return 0
+        watched = f", validation accuracy {summary['val_accuracy']:.2%}" if "val_accuracy" in summary else ""
+        _say(f"Trained {summary['epochs']} epochs in {summary['training_seconds']:.0f} s{watched}.")
+        if arguments.evaluate:
+            from torchcaps.training.evaluation import evaluate
+
+            result = evaluate(folder)
+            _say(f"Test accuracy: {result['accuracy']:.2%} on {result['images']:,} images never seen before.")
+        _say(f"Run folder: {folder}")
+    return 0
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+def _folder(arguments: argparse.Namespace, name: str) -> Path:
+    """The run folder; processes that the first one starts are told by the environment."""
+    from torchcaps.training.fit import is_first_process
+    from torchcaps.training.runs import new_run_folder
+
+    if arguments.resume:
+        return Path(arguments.resume)
+    if not is_first_process():
+        return Path(os.environ.get("TORCHCAPS_RUN", "runs"))
+    folder = new_run_folder(name, arguments.output)
+    os.environ["TORCHCAPS_RUN"] = str(folder)
+    return folder
+
+
+TRAIN = Command("train a model by a recipe", EXAMPLES, _add_arguments, _run, takes_overrides=True)

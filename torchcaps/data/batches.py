@@ -1,0 +1,79 @@
+"""Batches of a source, epoch by epoch: shuffled, shared out over processes, and resumable in the middle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from torchcaps.data.images import Batch, DataError, Source
+from torchcaps.data.randomness import sub_seed
+
+
+class TrainingBatches:
+    """Shuffled batches. Everything follows from seed, epoch and position, so an epoch can be taken up anywhere.
+
+    The rest of an epoch that does not fill a batch is left out; which images that is changes every epoch. With several
+    processes, each gets its part of the same global batches.
+
+    Args:
+        source: where batches come from.
+        batch_size: of all processes together.
+        seed: of order and augmentation.
+        rank: number of this process.
+        world: how many processes.
+    """
+
+    def __init__(self, source: Source, batch_size: int, seed: int, rank: int = 0, world: int = 1) -> None:
+        if batch_size < 1 or batch_size % world:
+            raise DataError(f"the batch size must be a positive multiple of the {world} processes, got {batch_size}.")
+        if batch_size > len(source):
+            raise DataError(
+                f"a batch of {batch_size} is larger than the {len(source)} training images: choose a smaller "
+                "--training.batch_size."
+            )
+        self.source, self.batch_size, self.seed, self.rank, self.world = source, batch_size, seed, rank, world
+        self.epoch = self.position = 0
+
+    def __len__(self) -> int:
+        return len(self.source) // self.batch_size
+
+    def indices(self, epoch: int) -> torch.Tensor:
+        """The images of every batch of an epoch, for all processes: ``[batches, batch_size]``."""
+        generator = torch.Generator().manual_seed(sub_seed(self.seed, 1, epoch))
+        order = torch.randperm(len(self.source), generator=generator)
+        return order[: len(self) * self.batch_size].view(len(self), self.batch_size)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """The rest of the current epoch, or the next one if that is done."""
+        if self.position >= len(self):
+            self.epoch, self.position = self.epoch + 1, 0
+        order, seed = self.indices(self.epoch), sub_seed(self.seed, 2, self.epoch)
+        while self.position < len(self):
+            mine = order[self.position, self.rank :: self.world]
+            self.position += 1  # before the batch is used: a checkpoint after its step points at the next
+            yield self.source.batch(mine, seed)
+
+    def state_dict(self) -> dict[str, int]:
+        """Where it is."""
+        return {"epoch": self.epoch, "position": self.position}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Go there."""
+        self.epoch, self.position = state["epoch"], state["position"]
+
+
+class EvaluationBatches:
+    """All images in order, as they are; the last batch may be smaller. Processes get every world-th image."""
+
+    def __init__(self, source: Source, batch_size: int = 500, seed: int = 0, rank: int = 0, world: int = 1) -> None:
+        self.source, self.batch_size, self.seed = source, batch_size, seed
+        self.mine = torch.arange(rank, len(source), world)
+
+    def __len__(self) -> int:
+        return -(-len(self.mine) // self.batch_size)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """One pass."""
+        for start in range(0, len(self.mine), self.batch_size):
+            yield self.source.batch(self.mine[start : start + self.batch_size], self.seed)

@@ -1,0 +1,119 @@
+"""CIFAR-10 from its official binary version, packed or unpacked."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+import zlib
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from torchcaps.data.files import Progress, RemoteFile, check_md5, data_folders, fetch
+from torchcaps.data.images import DataError, ImageSet
+
+CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+ARCHIVE = RemoteFile(
+    "cifar-10-binary.tar.gz",
+    "c32a1d4ab5d03f1284b67883e8d87530",
+    "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+)
+UNPACKED = "cifar-10-batches-bin"
+BATCHES = {"train": tuple(f"data_batch_{number}.bin" for number in range(1, 6)), "test": ("test_batch.bin",)}
+IMAGE = (3, 32, 32)
+RECORD = 1 + 3 * 32 * 32
+"""Bytes of an image: its label, then its red, green and blue plane."""
+
+
+def cifar10(
+    split: str,
+    data_dir: str | os.PathLike[str] | None = None,
+    *,
+    download: bool = False,
+    progress: Progress | None = None,
+) -> ImageSet:
+    """CIFAR-10: 50,000 training and 10,000 test images in colour (Krizhevsky 2009), from ``cifar10/`` in a data folder.
+
+    The folder holds the archive ``cifar-10-binary.tar.gz`` as published, or ``cifar-10-batches-bin/`` unpacked from it.
+
+    Args:
+        split: "train" or "test".
+        data_dir: looked in before the usual folders.
+        download: fetch the archive (162 MB) if neither is found.
+        progress: told how far the download is.
+    """
+    if split not in BATCHES:
+        raise DataError(
+            f"cifar10 has the splits train and test, not {split!r}. Validation images are taken from train."
+        )
+    source = _source([folder / "cifar10" for folder in data_folders(data_dir)], download, progress)
+    contents = _from_folder(source, BATCHES[split]) if source.is_dir() else _from_archive(source, BATCHES[split])
+    parts = [_records(content, name) for name, content in contents]
+    images, labels = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
+    return ImageSet(images, labels, CIFAR10_CLASSES)
+
+
+def _source(folders: list[Path], download: bool, progress: Progress | None) -> Path:
+    """The archive or the unpacked folder; where both are, the archive, as only that has a published checksum."""
+    for folder in folders:
+        if (folder / ARCHIVE.name).is_file():
+            return folder / ARCHIVE.name
+        if (folder / UNPACKED).is_dir():
+            return folder / UNPACKED
+    if download:
+        return fetch(ARCHIVE, folders[-1], progress)
+    looked = "\n  ".join(str(folder / name) for folder in folders for name in (ARCHIVE.name, f"{UNPACKED}{os.sep}"))
+    raise DataError(
+        f"cifar10 is not here: neither the archive nor what it unpacks to was found at\n  {looked}\n"
+        f"Run `torchcaps data get cifar10`, or put the file from {ARCHIVE.url} into one of these folders."
+    )
+
+
+def _from_folder(folder: Path, names: tuple[str, ...]) -> list[tuple[str, bytes]]:
+    contents = []
+    for name in names:
+        try:
+            contents.append((str(folder / name), (folder / name).read_bytes()))
+        except OSError as error:
+            raise DataError(
+                f"{folder / name} cannot be read: {error}. Unpack {ARCHIVE.name} again, or put it beside {folder}."
+            ) from error
+    return contents
+
+
+def _from_archive(archive: Path, names: tuple[str, ...]) -> list[tuple[str, bytes]]:
+    """The batches in the order asked for. Read in memory: no path in an archive can then write anywhere."""
+    check_md5(archive, ARCHIVE.md5)
+    contents = {}
+    try:
+        with tarfile.open(archive, "r:gz") as tar:
+            for member in tar:  # one pass, since going back in a gzipped file means unpacking it from the start
+                name = member.name.removeprefix(f"{UNPACKED}/")
+                if name in names and member.isfile() and (file := tar.extractfile(member)):
+                    contents[name] = file.read()
+    except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
+        raise DataError(f"{archive} cannot be read: {error}. Delete it and fetch it again.") from error
+    absent = [name for name in names if name not in contents]
+    if absent:
+        raise DataError(
+            f"{archive} has no {UNPACKED}/{absent[0]}. It must be the binary version of CIFAR-10, {ARCHIVE.url}."
+        )
+    return [(f"{archive}: {UNPACKED}/{name}", contents[name]) for name in names]
+
+
+def _records(content: bytes, name: str) -> tuple[Tensor, Tensor]:
+    """Images uint8 ``[N, 3, 32, 32]`` and labels int64 ``[N]`` of one batch."""
+    if not content or len(content) % RECORD:
+        raise DataError(
+            f"{name} is cut short or damaged: it must be a multiple of {RECORD} bytes (a label, 32×32 pixels in three "
+            f"colours), and has {len(content)}. Fetch {ARCHIVE.name} again."
+        )
+    rows = torch.frombuffer(bytearray(content), dtype=torch.uint8).view(-1, RECORD)
+    labels = rows[:, 0].long()
+    if int(labels.max()) >= len(CIFAR10_CLASSES):
+        raise DataError(
+            f"{name} is not a batch of CIFAR-10: labels must be in 0 … {len(CIFAR10_CLASSES) - 1}, and one is "
+            f"{int(labels.max())}. CIFAR-100 and the Python version have other formats; {ARCHIVE.name} is needed."
+        )
+    return rows[:, 1:].reshape(-1, *IMAGE), labels

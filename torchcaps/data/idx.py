@@ -1,0 +1,47 @@
+"""The IDX format of MNIST and its relatives."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import zlib
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from torchcaps.data.images import DataError
+
+
+def read_idx(path: Path, dimensions: int, md5: str | None = None) -> Tensor:
+    """An array of bytes from an IDX file, gzipped or not, uint8; ``md5`` is that of the unpacked content.
+
+    The header is two zero bytes, the type (8: unsigned bytes), the number of dimensions, and each size as a big-endian
+    32-bit number; the data follow, the last dimension fastest (Y. LeCun, yann.lecun.com/exdb/mnist).
+    """
+    try:
+        content = path.read_bytes()
+        if path.suffix == ".gz":
+            content = gzip.decompress(content)
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path} cannot be read: {error}. It may be cut short; fetch it again.") from error
+    header = 4 + 4 * dimensions
+    if content[:3] != b"\0\0\x08" or len(content) < header or content[3] != dimensions:
+        raise DataError(
+            f"{path} is not an IDX file of bytes with {dimensions} dimensions; its header is {content[:4]!r}."
+        )
+    shape = [int.from_bytes(content[at : at + 4], "big") for at in range(4, header, 4)]
+    wanted = 1
+    for size in shape:
+        wanted *= size
+    if len(content) - header != wanted:
+        raise DataError(
+            f"{path} is cut short or damaged: {'×'.join(map(str, shape))} numbers were announced, "
+            f"{len(content) - header} are there. Fetch it again."
+        )
+    if md5 and hashlib.md5(content, usedforsecurity=False).hexdigest() != md5:
+        raise DataError(
+            f"{path} is damaged or another version: its md5 is not the published one. Delete it and fetch it again."
+        )
+    array = torch.frombuffer(bytearray(content), dtype=torch.uint8)
+    return array[header:].view(*shape)

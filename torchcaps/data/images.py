@@ -1,0 +1,123 @@
+"""Images in memory, and batches made from them as whole tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from torchcaps.data.randomness import random_integers
+
+
+class DataError(Exception):
+    """Something is wrong with data that a user has given or asked for; the message says what to do."""
+
+
+class Batch(NamedTuple):
+    """What a model trains on.
+
+    ``images`` float in 0 … 1 ``[B, C, H, W]``, ``labels`` int64 ``[B]`` or ``[B, M]`` for M objects, and ``targets``,
+    what a decoder should draw: ``[B, C, H, W]`` or one image per object ``[B, M, C, H, W]``.
+    """
+
+    images: Tensor
+    labels: Tensor
+    targets: Tensor
+
+
+@dataclass(frozen=True)
+class ImageSet:
+    """Images uint8 ``[N, C, H, W]``, labels int64 ``[N]`` and the classes' names, all fitting together."""
+
+    images: Tensor
+    labels: Tensor
+    class_names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if self.images.dtype != torch.uint8 or self.images.dim() != 4:
+            raise DataError(
+                f"images must be uint8 [number, channels, height, width], got {self.images.dtype} of shape "
+                f"{tuple(self.images.shape)}."
+            )
+        if self.labels.dtype != torch.int64 or self.labels.shape != self.images.shape[:1]:
+            raise DataError(
+                f"{len(self.images)} images need as many int64 labels, got {self.labels.dtype} of shape "
+                f"{tuple(self.labels.shape)}."
+            )
+        if len(self.labels) and not 0 <= int(self.labels.min()) <= int(self.labels.max()) < len(self.class_names):
+            raise DataError(
+                f"labels must be in 0 … {len(self.class_names) - 1} for {len(self.class_names)} classes, got values "
+                f"from {int(self.labels.min())} to {int(self.labels.max())}."
+            )
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, chosen: Tensor) -> ImageSet:
+        return ImageSet(self.images[chosen], self.labels[chosen], self.class_names)
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """Channels, height, width."""
+        channels, height, width = self.images.shape[1:]
+        return channels, height, width
+
+
+class Source(Protocol):
+    """What batches come from. A batch depends on indices and seed alone, not on order, batch size or process."""
+
+    class_names: tuple[str, ...]
+    image_shape: tuple[int, int, int]
+    objects: int
+
+    def __len__(self) -> int: ...
+
+    def batch(self, indices: Tensor, seed: int) -> Batch:
+        """Images, labels and targets of these indices; ``seed`` decides all that is random about each."""
+        ...
+
+
+class Images:
+    """An image set as a source, shifted by up to ``shift`` pixels in each direction, filled with black.
+
+    Args:
+        data: the images.
+        shift: most pixels; 0 gives the images as they are (for validation and test).
+    """
+
+    objects = 1
+
+    def __init__(self, data: ImageSet, shift: int = 0) -> None:
+        self.data, self.shift = data, shift
+        self.class_names, self.image_shape = data.class_names, data.image_shape
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def batch(self, indices: Tensor, seed: int) -> Batch:
+        """See :class:`Source`."""
+        images = self.data.images[indices]
+        if self.shift:
+            offsets = random_integers(seed, indices, 2, 2 * self.shift + 1) - self.shift
+            images = placed(images, offsets, images.shape[-2:])
+        pixels = images.float() / 255
+        return Batch(pixels, self.data.labels[indices], pixels)
+
+
+def placed(images: Tensor, offsets: Tensor, canvas: Sequence[int]) -> Tensor:
+    """Images in the middle of a canvas, each moved by its own offset; what leaves the canvas is cut, the rest is black.
+
+    Shapes:
+        images ``[B, C, H, W]``, offsets ``[B, 2]`` (down, right) → ``[B, C, *canvas]``.
+    """
+    batch, channels, height, width = images.shape
+    rows = torch.arange(canvas[0]) - (canvas[0] - height) // 2 - offsets[:, :1]  # [B, canvas height], of the image
+    columns = torch.arange(canvas[1]) - (canvas[1] - width) // 2 - offsets[:, 1:]
+    inside = ((rows >= 0) & (rows < height))[:, :, None] & ((columns >= 0) & (columns < width))[:, None, :]
+    at = rows.clamp(0, height - 1)[:, :, None] * width + columns.clamp(0, width - 1)[:, None, :]  # [B, h, w]
+    flat = images.reshape(batch, channels, height * width)
+    taken = flat.gather(2, at.reshape(batch, 1, -1).expand(-1, channels, -1)).reshape(batch, channels, *canvas)
+    return taken * inside[:, None].to(images.dtype)

@@ -1,0 +1,351 @@
+"""A user's own images: a folder of class folders. Arrays in an .npz file are in :mod:`torchcaps.data.own_arrays`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeVar
+
+import torch
+from torch import Tensor
+
+from torchcaps.data.images import DataError, ImageSet
+from torchcaps.data.own_arrays import (
+    NO_TEST,
+    SPLITS,
+    OwnData,
+    check_class_names,
+    check_split,
+    image_arrays,
+    stratified_cut,
+)
+
+if TYPE_CHECKING:
+    from PIL import Image as Pillow
+
+__all__ = ["OwnData", "fit_image", "image_arrays", "image_folder", "read_image"]
+
+EXTENSIONS = (".png", ".jpg", ".jpeg")
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF")  # by content; not EPS, for which Pillow starts Ghostscript
+SPLIT_LIKE = {"train", "training", "test", "testing", "val", "valid", "validation"}
+LARGEST_KEPT = 64
+DEFAULT_SIZE = 32
+THREADS = max(2, min(4, os.cpu_count() or 2))  # Pillow decodes in parallel, but small images are mostly Python
+Result = TypeVar("Result")
+
+
+class _UnreadableError(Exception):
+    """The reason why one file is not readable as an image, without its name."""
+
+
+class _File(NamedTuple):
+    name: str  # relative to the user's folder, with slashes on every machine
+    label: int
+    split: str
+
+
+class _Look(NamedTuple):
+    grey: bool
+    size: tuple[int, int] | None  # upright width and height, None if larger than what is kept
+
+
+def image_folder(
+    path: str | os.PathLike[str],
+    split: str,
+    *,
+    image_size: int | None = None,
+    unreadable: str = "refuse",
+    seed: int = 0,
+    class_names: Sequence[str] | None = None,
+) -> OwnData:
+    """Images (.png, .jpg, .jpeg) from a folder that has one folder per class.
+
+    If the folder holds ``train/`` and ``test/``, each with class folders, these are the splits and all else in it is
+    ignored. Otherwise a fifth of each class is kept for the test, see
+    :func:`~torchcaps.data.own_arrays.stratified_cut`. Images may lie deeper inside a class folder; hidden files and
+    folders, and images outside the class folders, are ignored. The shape is the same for both splits: one channel if
+    all images are grey, else three; the size that all have if it is at most 64 pixels, else 32 x 32, to which
+    :func:`fit_image` brings them.
+
+    Args:
+        path: the folder.
+        split: "train" or "test".
+        image_size: height and width of the images instead.
+        unreadable: "refuse" raises an error if images cannot be read, "skip" leaves them out.
+        seed: of the cut into training and test images.
+        class_names: which label each class has, for a model that is trained already; without it, the sorted names of
+            the class folders. Names without a folder are allowed, folders without a name are not.
+
+    Returns:
+        The images of the split, sorted by class folder and name, and the files of the split that were skipped.
+
+    Shapes:
+        The result's images are uint8 ``[N, C, H, W]``.
+
+    Raises:
+        DataError: the folder or its images are not as described; the message says what to do.
+    """
+    check_split(split)
+    if unreadable not in ("refuse", "skip"):
+        raise DataError(f'unreadable must be "refuse" or "skip", got {unreadable!r}.')
+    if image_size is not None and image_size < 1:
+        raise DataError(f"image_size must be at least 1, got {image_size}.")
+    _require_pillow()
+    root = Path(path)
+    files, names = _list_files(root, seed, class_names)
+    looks, bad = _each(_look, [file.name for file in files], root)
+    wanted = [file for file in files if file.split == split]
+    if not wanted:
+        raise DataError(NO_TEST.format(root))
+    images, more_bad = _read_all(
+        root, [file.name for file in wanted if file.name not in bad], _shape(looks, image_size)
+    )
+    bad |= more_bad
+    if bad and unreadable == "refuse":
+        _refuse(root, bad, len(files))
+    kept = [file for file in wanted if file.name not in bad]
+    lost = {file.label for file in wanted} - {file.label for file in kept}
+    if lost and (split == "train" or not kept):
+        raise DataError(
+            f"not one {split} image can be read of these classes in {root}: "
+            f"{', '.join(names[label] for label in sorted(lost))}. Replace the damaged files."
+        )
+    labels = torch.tensor([file.label for file in kept], dtype=torch.int64)
+    skipped = tuple(f"{file.name}: {bad[file.name]}" for file in wanted if file.name in bad)
+    return OwnData(ImageSet(images, labels, names), skipped)
+
+
+def read_image(path: str | os.PathLike[str], shape: tuple[int, int, int]) -> Tensor:
+    """One image file, made to fit a shape by :func:`fit_image`.
+
+    Args:
+        path: the file.
+        shape: channels (1 or 3), height, width.
+
+    Returns:
+        The pixels.
+
+    Shapes:
+        → uint8 ``[C, H, W]``.
+
+    Raises:
+        DataError: the file is absent, empty, cut short, too large or not an image.
+    """
+    _require_pillow()
+    try:
+        with _opened(Path(path)) as image:
+            return fit_image(image, shape)
+    except _UnreadableError as reason:
+        raise DataError(f"{path} cannot be read as an image: {reason}. Give a PNG or JPEG file.") from reason
+
+
+def fit_image(image: Pillow.Image, shape: tuple[int, int, int]) -> Tensor:
+    """An image as pixels of a given shape: upright, grey or RGB, as large as fits in the middle, the rest black.
+
+    The rotation in the EXIF data is applied, transparent parts are laid over black, 16 bits are scaled to 8.
+
+    Args:
+        image: any Pillow image.
+        shape: channels (1 or 3), height, width.
+
+    Returns:
+        The pixels.
+
+    Shapes:
+        → uint8 ``[C, H, W]``.
+    """
+    from PIL import Image
+
+    channels, height, width = shape
+    if channels not in (1, 3):
+        raise DataError(f"an image file gives 1 (grey) or 3 (RGB) channels, but {channels} are asked for.")
+    fitted = _opaque(image).convert("L" if channels == 1 else "RGB")
+    scale = min(width / fitted.width, height / fitted.height)
+    size = max(1, round(fitted.width * scale)), max(1, round(fitted.height * scale))
+    if size != fitted.size:
+        fitted = fitted.resize(size, Image.Resampling.BILINEAR)  # Pillow averages over what it shrinks: no aliasing
+    canvas = Image.new(fitted.mode, (width, height))
+    canvas.paste(fitted, ((width - size[0]) // 2, (height - size[1]) // 2))
+    pixels = torch.frombuffer(bytearray(canvas.tobytes()), dtype=torch.uint8)
+    return pixels.reshape(height, width, channels).permute(2, 0, 1).contiguous()
+
+
+def _opaque(image: Pillow.Image) -> Pillow.Image:
+    """The image upright, with 8 bits per channel, transparency laid over black."""
+    import numpy as np
+    from PIL import Image, ImageOps
+
+    image = ImageOps.exif_transpose(image)
+    if image.mode.startswith("I"):  # 16 bits; Pillow's own conversion would cut everything above 255
+        levels = np.asarray(image.convert("I")).clip(0, 65535)
+        eight = ((levels + 128) // 257).astype(np.uint8)
+        eight[levels == image.info.get("transparency", -1)] = 0  # a PNG may declare one grey level to be transparent
+        return Image.fromarray(eight)
+    if image.has_transparency_data:
+        coloured = image.convert("RGBA")
+        return Image.alpha_composite(Image.new("RGBA", coloured.size, (0, 0, 0, 255)), coloured).convert("RGB")
+    return image
+
+
+def _require_pillow() -> None:
+    try:
+        import numpy  # noqa: F401
+        import PIL  # noqa: F401
+    except ImportError as error:
+        raise DataError("reading image files needs Pillow and NumPy: pip install pillow numpy") from error
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Pillow.Image]:
+    """The open image; whatever goes wrong, also inside the ``with``, becomes an :class:`_UnreadableError`."""
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        if path.stat().st_size == 0:
+            raise _UnreadableError("the file is empty")
+        with Image.open(path, formats=FORMATS) as image:
+            limit = Image.MAX_IMAGE_PIXELS
+            if limit and image.width * image.height > limit:  # up to twice the limit Pillow itself only warns
+                raise Image.DecompressionBombError
+            yield image
+    except (_UnreadableError, DataError):
+        raise
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise _UnreadableError("it has too many pixels (a decompression bomb?)") from error
+    except UnidentifiedImageError as error:
+        raise _UnreadableError("it is not an image, or of an unknown format") from error
+    except Exception as error:  # damaged files make Pillow's decoders raise many kinds
+        text = error.strerror if isinstance(error, OSError) else None
+        raise _UnreadableError(text or str(error) or type(error).__name__) from error
+
+
+def _look(path: Path) -> _Look:
+    """What the shape of all images depends on. Large images are not decoded for it."""
+    from PIL import ImageOps
+
+    with _opened(path) as image:
+        grey = image.mode in ("1", "L", "LA") or image.mode.startswith("I")
+        small = max(image.size) <= LARGEST_KEPT
+        return _Look(grey, ImageOps.exif_transpose(image).size if small else None)
+
+
+def _each(function: Callable[[Path], Result], names: list[str], root: Path) -> tuple[list[Result], dict[str, str]]:
+    """Results of a function for the files that it can read, in their order, and the others' names with the reasons."""
+
+    def attempt(name: str) -> Result | _UnreadableError:
+        try:
+            return function(root / name)
+        except _UnreadableError as reason:
+            return reason
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        results = list(pool.map(attempt, names))
+    bad = {
+        name: str(result) for name, result in zip(names, results, strict=True) if isinstance(result, _UnreadableError)
+    }
+    return [result for result in results if not isinstance(result, _UnreadableError)], bad
+
+
+def _shape(looks: list[_Look], image_size: int | None) -> tuple[int, int, int]:
+    """Channels, height and width for images of these looks."""
+    channels = 1 if all(look.grey for look in looks) else 3
+    if image_size is not None:
+        return channels, image_size, image_size
+    sizes = {look.size for look in looks}
+    width, height = (sizes.pop() if len(sizes) == 1 else None) or (DEFAULT_SIZE, DEFAULT_SIZE)
+    return channels, height, width
+
+
+def _read_all(root: Path, names: list[str], shape: tuple[int, int, int]) -> tuple[Tensor, dict[str, str]]:
+    """The images ``[N, C, H, W]`` that can be read, and the others' names with the reasons."""
+    images = torch.empty(len(names), *shape, dtype=torch.uint8)  # filled in place: a list would need the memory twice
+    place = {root / name: index for index, name in enumerate(names)}
+
+    def read(path: Path) -> None:
+        with _opened(path) as image:
+            images[place[path]] = fit_image(image, shape)
+
+    _, bad = _each(read, names, root)
+    return images[[index for index, name in enumerate(names) if name not in bad]] if bad else images, bad
+
+
+def _refuse(root: Path, bad: dict[str, str], total: int) -> NoReturn:
+    named = "; ".join(f"{name} ({reason})" for name, reason in sorted(bad.items())[:5])
+    raise DataError(
+        f"{len(bad)} of {total} images in {root} cannot be read: {named}{'; …' if len(bad) > 5 else ''}. Replace or "
+        "delete them, or leave them out with --data.unreadable skip."
+    )
+
+
+def _list_files(root: Path, seed: int, class_names: Sequence[str] | None) -> tuple[list[_File], tuple[str, ...]]:
+    """All files of both splits, sorted by class folder and name, and the names of the classes."""
+    parts = _parts(root)
+    found = parts.get("", parts.get("train", {}))
+    extra = sorted(set(parts.get("test", found)) - set(found))
+    if extra:
+        raise DataError(f"test/ in {root} has classes that train/ lacks: {', '.join(extra)}. Add them to train/ too.")
+    names = check_class_names(list(found) if class_names is None else class_names, root)
+    unknown = sorted(set(found) - set(names))
+    if unknown:
+        raise DataError(f"{root} has folders that are none of the classes {list(names)}: {', '.join(unknown)}.")
+    empty = [f"{part}/{name}".strip("/") for part in parts for name, inside in parts[part].items() if not inside]
+    if empty:
+        raise DataError(
+            f"these class folders in {root} hold no images: {', '.join(empty)}. Delete them or put images into them "
+            f"({', '.join(EXTENSIONS)})."
+        )
+    number = {name: index for index, name in enumerate(names)}
+    files = [_File(file, number[name], part) for part in parts for name in parts[part] for file in parts[part][name]]
+    if "" in parts:
+        tested = stratified_cut(torch.tensor([file.label for file in files]), seed).tolist()
+        files = [file._replace(split=SPLITS[test]) for file, test in zip(files, tested, strict=True)]
+    return files, names
+
+
+def _parts(root: Path) -> dict[str, dict[str, list[str]]]:
+    """The files of each class of "train" and "test", or of "" if they are not yet cut into these."""
+    if not root.exists():
+        raise DataError(f"there is no folder {root}. Give the path of a folder with one folder of images per class.")
+    if not root.is_dir():
+        raise DataError(f"{root} is not a folder. Give a folder that has one folder of images per class.")
+    folders = _subfolders(root)
+    if all(split in folders and _subfolders(root / split) for split in SPLITS):
+        return {split: _class_files(root, split) for split in SPLITS}
+    if folders and {folder.lower() for folder in folders} <= SPLIT_LIKE:  # classes they would silently become
+        raise DataError(
+            f"{root} has the folders {', '.join(folders)}, which look like splits, not classes. Name them train/ and "
+            "test/ and put one folder of images per class into each, or put the class folders directly into it."
+        )
+    return {"": _class_files(root, "")}
+
+
+def _subfolders(folder: Path) -> list[str]:
+    return sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+
+
+def _class_files(root: Path, part: str) -> dict[str, list[str]]:
+    """The images of each class folder in a part of the root, as sorted names relative to the root."""
+    place = root / part
+    found = {name: _images_below(root, place / name) for name in _subfolders(place)}
+    if not found and any(entry.suffix.lower() in EXTENSIONS for entry in place.iterdir()):
+        raise DataError(f"{place} has images but no class folders. Put the images into one folder per class.")
+    if not any(found.values()):
+        raise DataError(
+            f"{place} holds no images at all. Put one folder per class into it, with images ({', '.join(EXTENSIONS)})."
+        )
+    return found
+
+
+def _images_below(root: Path, folder: Path) -> list[str]:
+    def refuse(error: OSError) -> NoReturn:
+        raise DataError(f"{error.filename} cannot be opened: {error.strerror}.") from error
+
+    found = []
+    for place, folders, files in os.walk(folder, onerror=refuse):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        images = [name for name in files if not name.startswith(".") and name.lower().endswith(EXTENSIONS)]
+        found += [(Path(place) / name).relative_to(root).as_posix() for name in images]
+    return sorted(found)  # as text: the order of paths differs between systems

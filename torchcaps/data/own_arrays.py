@@ -1,0 +1,255 @@
+"""A user's own images as arrays in an .npz file, and the cut of a user's data into training and test images."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from torchcaps.data.images import DataError, ImageSet
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+SPLITS = ("train", "test")
+SAVE = "Save plain arrays with np.savez(file, x=images, y=labels)."
+NO_TEST = "{} has one image per class, so none can be kept for the test. Add images to the classes."
+SHAPES = "uint8 (or float in 0 … 1) [N, H, W], [N, H, W, C] with 1 or 3 channels, or [N, C, H, W] with 1, 2 or 3"
+
+
+@dataclass(frozen=True)
+class OwnData:
+    """A user's own images, and the files that were left out: one text each, the file's name and why."""
+
+    data: ImageSet
+    skipped: tuple[str, ...]
+
+
+def check_split(split: str) -> None:
+    """Raises :class:`DataError` unless ``split`` is "train" or "test"."""
+    if split not in SPLITS:
+        raise DataError(f'the split must be "train" or "test", got {split!r}.')
+
+
+def check_class_names(names: Sequence[str], where: object) -> tuple[str, ...]:
+    """The names as a tuple; raises :class:`DataError` for fewer than two or for one that comes twice."""
+    if len(names) == 1:
+        raise DataError(
+            f"{where} has one class only: {names[0]!r}; a classifier needs at least two. Add images of another class."
+        )
+    if not names or len(set(names)) < len(names):
+        raise DataError(f"the class names of {where} must be two or more different ones, got {list(names)}.")
+    return tuple(names)
+
+
+def stratified_cut(labels: Tensor, seed: int) -> Tensor:
+    """Which items are kept for the test when it gets a fifth of each class, drawn by seed.
+
+    A class with two or more items gives at least one; a single item stays in training. The draw of a class depends on
+    the seed and its number of items alone, so that more images of one class leave the others where they are.
+
+    Args:
+        labels: class of each item, in an order that is the same on every machine.
+        seed: another seed gives another cut.
+
+    Returns:
+        True for the items of the test.
+
+    Shapes:
+        labels int64 ``[N]`` → bool ``[N]``.
+    """
+    tested = torch.zeros(len(labels), dtype=torch.bool)
+    for label in set(labels.tolist()):
+        items = (labels == label).nonzero().flatten()
+        count = max(1, (len(items) + 2) // 5) if len(items) > 1 else 0  # a fifth, rounded to the nearest
+        order = torch.randperm(len(items), generator=torch.Generator().manual_seed(seed))
+        tested[items[order[:count]]] = True
+    return tested
+
+
+def image_arrays(path: str | os.PathLike[str], split: str, *, seed: int = 0) -> OwnData:
+    """Images and labels from an .npz file with the arrays ``x`` and ``y``.
+
+    The file may also hold ``x_test`` and ``y_test``, which are then the test images; without them, a fifth of each
+    class is kept for the test (see :func:`stratified_cut`). It may hold ``class_names``, unicode strings. Pickled
+    objects are never loaded.
+
+    Args:
+        path: the file.
+        split: "train" or "test".
+        seed: of the cut into training and test images.
+
+    Returns:
+        The images; nothing is ever skipped.
+
+    Shapes:
+        ``x`` uint8, or float in 0 … 1: ``[N, H, W]``, ``[N, H, W, C]`` with C 1 or 3, or ``[N, C, H, W]`` with C 1, 2
+        or 3; where both could be meant, the channels are last. ``y`` integers from 0 or unicode strings, ``[N]`` or
+        ``[N, 1]``. ``class_names`` ``[K]``. The result's images are uint8 ``[M, C, H, W]``.
+
+    Raises:
+        DataError: the file or its arrays are not as described; the message says what to do.
+    """
+    check_split(split)
+    arrays = _read_arrays(Path(path))
+    names = _class_names(arrays, path)
+    labels = _class_numbers(arrays["y"], names, "y", path)
+    given = "x_test" in arrays
+    if given:  # also looked at when training is asked for: an error should come before the training, not after
+        if arrays["x_test"].shape[1:] != arrays["x"].shape[1:]:
+            raise DataError(
+                f"x and x_test in {path} must hold images of one shape, got {arrays['x'].shape} and "
+                f"{arrays['x_test'].shape}."
+            )
+        test_labels = _class_numbers(arrays["y_test"], names, "y_test", path)
+    if given and split == "test":
+        return OwnData(ImageSet(_pixels(arrays["x_test"], "x_test", path), test_labels, names), ())
+    images = ImageSet(_pixels(arrays["x"], "x", path), labels, names)
+    if given:
+        return OwnData(images, ())
+    tested = stratified_cut(labels, seed)
+    if split == "test" and not bool(tested.any()):
+        raise DataError(NO_TEST.format(path))
+    return OwnData(images[tested if split == "test" else ~tested], ())
+
+
+def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of the file that are of use, images and labels being equally many; labels ``[N]``."""
+    try:
+        import numpy as np
+    except ImportError as error:
+        raise DataError("reading .npz files needs NumPy: pip install numpy") from error
+    if not path.is_file():
+        raise DataError(f"there is no file {path}. Give the path of an .npz file. {SAVE}")
+    try:
+        content = np.load(path, allow_pickle=False)
+    except Exception as error:  # of many kinds: NumPy takes what it does not know for a pickle, and refuses it
+        raise DataError(
+            f"{path} is not an .npz file of arrays (pickles are not opened: they can run code). {SAVE}"
+        ) from error
+    if not isinstance(content, np.lib.npyio.NpzFile):
+        raise DataError(f"{path} is a single array, expected an .npz file with the arrays x and y. {SAVE}")
+    with content:
+        keys = content.files
+        for needed in ("x", "y", *(("x_test", "y_test") if {"x_test", "y_test"} & set(keys) else ())):
+            if needed not in keys:
+                raise DataError(
+                    f"{path} has no array {needed!r}; found: {', '.join(sorted(keys)) or 'nothing'}. {SAVE}"
+                )
+        used = [key for key in ("x", "y", "x_test", "y_test", "class_names") if key in keys]
+        arrays: dict[str, NDArray[Any]] = {key: _member(content, key, path) for key in used}
+    for images, labels in (("x", "y"), ("x_test", "y_test")):
+        if images in arrays:
+            arrays[labels] = _one_per_image(arrays[images], arrays[labels], images, labels, path)
+    return arrays
+
+
+def _member(content: Any, key: str, path: Path) -> NDArray[Any]:
+    import numpy as np
+
+    try:
+        array = content[key]
+    except Exception as error:  # an object array is a ValueError, a damaged archive one of many kinds
+        raise DataError(
+            f"{key} in {path} cannot be read: {error}. Arrays of Python objects (dtype object) are refused, because "
+            f"loading them can run code: convert them to numbers or unicode strings. {SAVE}"
+        ) from error
+    if not isinstance(array, np.ndarray):
+        raise DataError(f"{key} in {path} is not an array. {SAVE}")
+    return array
+
+
+def _one_per_image(
+    images: NDArray[Any], labels: NDArray[Any], x: str, y: str, path: str | os.PathLike[str]
+) -> NDArray[Any]:
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim != 1 or images.ndim == 0:
+        raise DataError(f"{y} in {path} must be one label per image, [N] or [N, 1], got shape {labels.shape}.")
+    if len(images) != len(labels):
+        raise DataError(f"{len(images)} images in {x} of {path} need as many labels, {y} has {len(labels)}.")
+    if not len(labels):
+        raise DataError(f"{x} in {path} holds no images.")
+    if labels.dtype.kind not in "iuU":
+        raise DataError(
+            f"{y} in {path} must be integers or unicode strings, got {labels.dtype}. Whole numbers can be converted "
+            f"with {y}.astype(int), byte strings with {y}.astype(str)."
+        )
+    return labels
+
+
+def _class_names(arrays: dict[str, NDArray[Any]], path: str | os.PathLike[str]) -> tuple[str, ...]:
+    """The file's own names, else the sorted strings or the numbers 0 … K-1 of ``y``."""
+    present = sorted(set(arrays["y"].tolist()))
+    if len(present) == 1:
+        check_class_names([str(present[0])], path)
+    if "class_names" in arrays:
+        given = arrays["class_names"]
+        if given.dtype.kind != "U" or given.ndim != 1:
+            raise DataError(
+                f"class_names in {path} must be unicode strings [K], got {given.dtype} of shape {given.shape}."
+            )
+        return check_class_names(given.tolist(), f"class_names in {path}")
+    if arrays["y"].dtype.kind == "U":
+        return tuple(present)
+    if present[0] >= 0 and present != list(range(len(present))):
+        shown = ", ".join(str(label) for label in present[:10]) + (", …" if len(present) > 10 else "")
+        raise DataError(
+            f"the labels y in {path} must be 0 … {len(present) - 1} for {len(present)} classes, got {shown}. Renumber "
+            "them from 0: y = np.unique(y, return_inverse=True)[1], or add class_names with a name for every number."
+        )
+    return tuple(str(label) for label in range(len(present)))
+
+
+def _class_numbers(labels: NDArray[Any], names: tuple[str, ...], key: str, path: str | os.PathLike[str]) -> Tensor:
+    """Numbers int64 ``[N]`` of the classes that labels ``[N]``, strings or numbers, mean."""
+    if labels.dtype.kind == "U":
+        number = {name: index for index, name in enumerate(names)}
+        unknown = sorted(set(labels.tolist()) - set(number))
+        if unknown:
+            raise DataError(
+                f"{key} in {path} has labels that are no class: {unknown[:5]}; the classes are {list(names[:10])}."
+            )
+        return torch.tensor([number[label] for label in labels.tolist()], dtype=torch.int64)
+    low, high = int(labels.min()), int(labels.max())
+    if low < 0:
+        raise DataError(f"the labels {key} in {path} must not be negative, got {low}. Number the classes from 0.")
+    if high >= len(names):
+        raise DataError(
+            f"the labels {key} in {path} must be in 0 … {len(names) - 1} for {len(names)} class names, got {high}. "
+            "Renumber the labels from 0, or give every class a name in class_names."
+        )
+    return torch.from_numpy(labels.astype("int64"))
+
+
+def _pixels(array: NDArray[Any], key: str, path: str | os.PathLike[str]) -> Tensor:
+    """Images uint8 ``[N, C, H, W]`` of an array in any of the shapes that are taken."""
+    import numpy as np
+
+    if array.ndim == 3:
+        array = array[:, None]
+    elif array.ndim == 4 and array.shape[3] in (1, 3):
+        array = array.transpose(0, 3, 1, 2)
+    elif array.ndim != 4 or array.shape[1] not in (1, 2, 3) or array.shape[3] == 2:  # [N, H, W, 2] is not taken
+        raise DataError(f"{key} in {path} must be images {SHAPES} channels, got shape {array.shape}.")
+    if 0 in array.shape:
+        raise DataError(f"the images {key} in {path} are empty: their shape is {array.shape}.")
+    if array.dtype.kind == "f":
+        low, high = float(array.min()), float(array.max())
+        if not (low >= 0 and high <= 1):  # written so that NaN, which min and max pass on, is refused too
+            raise DataError(
+                f"float images must be in 0 … 1, {key} in {path} goes from {low:g} to {high:g}. Scale them: divide by "
+                "255 if they are in 0 … 255, or save them as uint8; NaN must be replaced."
+            )
+        array = np.rint(array.astype(np.float32) * 255).astype(np.uint8)
+    if array.dtype != np.uint8:
+        raise DataError(
+            f"{key} in {path} must be {SHAPES} channels, got {array.dtype}. Convert it with {key}.astype(np.uint8) if "
+            "its values are in 0 … 255."
+        )
+    return torch.from_numpy(np.ascontiguousarray(array))

@@ -1,0 +1,134 @@
+"""Data sets by name, and the training, validation and test source of a recipe's data."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from torchcaps.checks import require_choice
+from torchcaps.data.composed import AffineDigits, MultiDigits, ShiftedDigits
+from torchcaps.data.files import Progress
+from torchcaps.data.images import DataError, Images, ImageSet, Source
+from torchcaps.data.randomness import sub_seed
+
+if TYPE_CHECKING:
+    from torchcaps.training.recipe import DataOptions
+
+Notice = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A data set that has a name: where its loader is, what it holds, and whether it can be fetched."""
+
+    loader: str
+    description: str
+    folder: str = ""
+    fetched: bool = True
+
+    def load(self, split: str, **options: object) -> ImageSet:
+        """One split; the module is imported when it is needed."""
+        module, name = self.loader.split(":")
+        loaded: ImageSet = getattr(importlib.import_module(f"torchcaps.data.{module}"), name)(split, **options)
+        return loaded
+
+
+DATA_SETS = {
+    "mnist-mini": DataSet("mnist:mnist_mini", "5,000 / 1,000 digits of MNIST, inside the package", fetched=False),
+    "mnist": DataSet("mnist:mnist", "60,000 / 10,000 digits, 28×28", "mnist"),
+    "fashion-mnist": DataSet("mnist:fashion_mnist", "60,000 / 10,000 clothes, 28×28", "fashion_mnist"),
+    "cifar10": DataSet("cifar10:cifar10", "50,000 / 10,000 photographs, 32×32 in colour", "cifar10"),
+    "small-norb": DataSet("small_norb:small_norb", "24,300 / 24,300 stereo pairs of toys, 96×96", "small_norb"),
+    "affnist": DataSet("affnist:affnist", "MNIST under affine transformations, 40×40", "affnist", fetched=False),
+}
+COMPOSED = {
+    "multi-mnist": "two digits over each other, 36×36, made on the fly from --data.base",
+    "affine-mnist": "trained on shifted digits, tested on affine ones, 40×40, made on the fly from --data.base",
+}
+DIGIT_SETS = ("mnist-mini", "mnist", "fashion-mnist")
+
+
+def load_images(
+    options: DataOptions, split: str, progress: Progress | None = None, notice: Notice | None = None
+) -> ImageSet:
+    """The ``train`` or ``test`` images of a data set by name, or of a user's folder or .npz by path."""
+    name = options.base if options.name in COMPOSED else options.name
+    if options.name in COMPOSED and name not in DIGIT_SETS:
+        raise DataError(
+            f"{options.name} is made from digits: --data.base must be one of {', '.join(DIGIT_SETS)}, got {name!r}."
+        )
+    if name not in DATA_SETS:
+        return _own_images(options, split, notice)
+    extra: dict[str, object] = {"data_dir": options.dir}
+    if DATA_SETS[name].fetched:
+        extra |= {"download": options.download, "progress": progress}
+    if name == "small-norb":
+        extra["protocol"] = options.protocol
+    return DATA_SETS[name].load(split, **extra)
+
+
+def _own_images(options: DataOptions, split: str, notice: Notice | None) -> ImageSet:
+    path = Path(options.name)
+    if not path.exists():
+        if os.sep in options.name or path.suffix:
+            raise DataError(f"{options.name} is not there: no such folder or .npz file.")
+        try:
+            require_choice("data set", options.name, [*DATA_SETS, *COMPOSED])
+        except ValueError as error:
+            raise DataError(f"{error} One's own images: a folder of class folders, or an .npz with x and y.") from None
+    own = importlib.import_module("torchcaps.data.own")
+    if path.is_dir():
+        found = own.image_folder(path, split, image_size=options.image_size, unreadable=options.unreadable)
+    else:
+        found = own.image_arrays(path, split)
+    if found.skipped and notice:
+        notice(f"{len(found.skipped)} unreadable images were skipped, for example {found.skipped[0]}")
+    images: ImageSet = found.data
+    return images
+
+
+def validation_cut(labels: Tensor, part: float, seed: int) -> tuple[Tensor, Tensor]:
+    """Indices to train on and indices to validate on: ``part`` of every class, chosen by the seed."""
+    if not 0 <= part < 1:
+        raise DataError(f"--data.validation is the part of the training images kept aside, in [0, 1); got {part}.")
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(sub_seed(seed, 3)))
+    aside = torch.zeros(len(labels), dtype=torch.bool)
+    for label in range(int(labels.max()) + 1 if len(labels) else 0):
+        members = order[labels[order] == label]
+        aside[members[: round(part * len(members))]] = True
+    return (~aside).nonzero()[:, 0], aside.nonzero()[:, 0]
+
+
+def training_sources(
+    options: DataOptions, seed: int, progress: Progress | None = None, notice: Notice | None = None
+) -> tuple[Source, Source | None]:
+    """What to train on and what to validate on; both come from the training images, the test images are not read."""
+    data = load_images(options, "train", progress, notice)
+    if int((data.labels.bincount() > 0).sum()) < 2:
+        raise DataError(f"the training images of {options.name} show one class only; a classifier needs at least two.")
+    train, validation = validation_cut(data.labels, options.validation, seed)
+    held_out = data[validation]
+    if options.name == "multi-mnist":
+        return MultiDigits(data[train]), MultiDigits(held_out) if len(held_out) else None
+    if options.name == "affine-mnist":
+        return ShiftedDigits(data[train]), ShiftedDigits(held_out) if len(held_out) else None
+    return Images(data[train], options.shift), Images(held_out) if len(held_out) else None
+
+
+def evaluation_source(
+    options: DataOptions, split: str = "test", progress: Progress | None = None, notice: Notice | None = None
+) -> Source:
+    """What a trained model is judged on."""
+    data = load_images(options, split, progress, notice)
+    if options.name == "multi-mnist":
+        return MultiDigits(data)
+    if options.name == "affine-mnist":
+        return AffineDigits(data)
+    return Images(data)

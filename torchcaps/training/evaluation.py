@@ -1,0 +1,104 @@
+"""Judge a trained model on test images, and ask it about single files. Plain torch: nothing of Lightning is needed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from torchcaps.data.batches import EvaluationBatches
+from torchcaps.data.images import Source
+from torchcaps.data.sources import evaluation_source
+from torchcaps.training.recipe import DataOptions
+from torchcaps.training.runs import ModelSpec, RunError, load_model, read_run_recipe, write_text
+
+
+def measure(model: nn.Module, source: Source) -> dict[str, Any]:
+    """Accuracy of a model; for several objects per image the strict one, all of them right, and the share found."""
+    right = found = 0.0
+    per_class = torch.zeros(len(source.class_names), 2)
+    with torch.inference_mode():
+        for batch in EvaluationBatches(source):
+            scores = model(batch.images).scores
+            labels = batch.labels if batch.labels.dim() == 2 else batch.labels[:, None]
+            chosen = scores.topk(labels.shape[1], dim=1).indices
+            hits = (labels[:, :, None] == chosen[:, None, :]).any(dim=2)  # [B, M]
+            right += float(hits.all(dim=1).sum())
+            found += float(hits.float().mean(dim=1).sum())
+            per_class[:, 0].index_add_(0, labels.flatten(), hits.flatten().float())
+            per_class[:, 1].index_add_(0, labels.flatten(), torch.ones(labels.numel()))
+    count = len(source)
+    if not count:
+        raise RunError("there are no test images.")
+    result: dict[str, Any] = {"images": count, "accuracy": right / count, "error_percent": 100 * (1 - right / count)}
+    if source.objects > 1:
+        result["share_of_objects_found"] = found / count
+    result["accuracy_per_class"] = {
+        name: float(hit / total) for name, (hit, total) in zip(source.class_names, per_class, strict=True) if total
+    }
+    return result
+
+
+def evaluate(run: str | os.PathLike[str], overrides: DataOptions | None = None, split: str = "test") -> dict[str, Any]:
+    """Measure a run on its test images, or on other data of the same shape; the result is kept in the run folder.
+
+    Args:
+        run: a run folder.
+        overrides: other data than the run's own.
+        split: of the data.
+    """
+    folder = Path(run)
+    recipe = read_run_recipe(folder)
+    model, spec = load_model(folder)
+    options = overrides or recipe.data
+    source = evaluation_source(options, split)
+    if source.image_shape != spec.image_shape or len(source.class_names) != len(spec.class_names):
+        raise RunError(
+            f"{options.name} has images of {source.image_shape} in {len(source.class_names)} classes, but this model "
+            f"was trained for {spec.image_shape} in {len(spec.class_names)}."
+        )
+    result = {"data": options.name, "split": split, **measure(model, source)}
+    if overrides is None:
+        try:
+            write_text(folder / "evaluation.json", json.dumps(result, indent=2) + "\n")
+        except OSError as error:
+            raise RunError(f"the result cannot be written to {folder}: {error.strerror}.") from error
+    return result
+
+
+class Prediction(NamedTuple):
+    """What a model sees in one image: the classes by falling score."""
+
+    file: str
+    labels: tuple[str, ...]
+    scores: tuple[float, ...]
+
+
+def predict(run: str | os.PathLike[str], files: Sequence[str | os.PathLike[str]]) -> list[Prediction]:
+    """Classify image files by a run folder or a weights file; each image is brought to the model's shape."""
+    from torchcaps.data.own import read_image
+
+    model, spec = load_model(run)
+    found = []
+    for start in range(0, len(files), 256):  # of the same size by then, so many at a time
+        some = files[start : start + 256]
+        images = torch.stack([read_image(Path(file), spec.image_shape) for file in some]).float() / 255
+        found += [_prediction(str(file), row, spec) for file, row in zip(some, _scores(model, images), strict=True)]
+    return found
+
+
+def _scores(model: nn.Module, images: torch.Tensor) -> torch.Tensor:
+    with torch.inference_mode():
+        output = model(images)
+        scores: torch.Tensor = output.scores
+        return scores if output.capsules is not None else scores.softmax(dim=1)  # a CNN's scores are logits
+
+
+def _prediction(file: str, scores: torch.Tensor, spec: ModelSpec) -> Prediction:
+    order = scores.argsort(descending=True)
+    return Prediction(file, tuple(spec.class_names[k] for k in order), tuple(float(scores[k]) for k in order))

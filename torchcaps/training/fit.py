@@ -1,0 +1,169 @@
+"""Run a recipe: data, model, trainer, run folder."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import TQDMProgressBar
+from pytorch_lightning.loggers import TensorBoardLogger
+
+from torchcaps.data.sources import training_sources
+from torchcaps.models.cnn import parameter_count
+from torchcaps.training.callbacks import (
+    Checkpoints,
+    EpochLog,
+    InverseTemperature,
+    MarginSchedule,
+    RunningMean,
+    StopOnNonFinite,
+)
+from torchcaps.training.module import CapsuleModule
+from torchcaps.training.recipe import Recipe
+from torchcaps.training.runs import (
+    CHECKPOINT,
+    RunError,
+    model_spec,
+    write_recipe,
+    write_text,
+    write_versions,
+)
+
+Say = Callable[[str], None]
+REPORTED = ("train_loss", "train_accuracy", "val_loss", "val_accuracy")
+
+
+def is_first_process() -> bool:
+    """Whether this process is the one that writes and speaks."""
+    return all(int(os.environ.get(name, 0)) == 0 for name in ("RANK", "LOCAL_RANK", "SLURM_PROCID"))
+
+
+def _quiet() -> None:
+    """Lightning's advice on loaders and devices does not apply here."""
+    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
+    logging.getLogger("lightning_fabric").setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", module="pytorch_lightning")
+    warnings.filterwarnings("ignore", module="lightning_fabric")
+
+
+def _callbacks(recipe: Recipe, checkpoints: Checkpoints, log: EpochLog, bar: bool) -> list[pl.Callback]:
+    found: list[pl.Callback] = [StopOnNonFinite()]
+    if recipe.loss.kind == "spread" and recipe.loss.margin_schedule != "constant":
+        found.append(MarginSchedule(recipe.loss.margin_schedule))
+    if recipe.training.inverse_temperature:
+        found.append(InverseTemperature(recipe.training.inverse_temperature))
+    if checkpoints.mean is not None:
+        found.append(checkpoints.mean)
+    found += [log, checkpoints]  # in this order: what the log and the mean know belongs into the checkpoint
+    if bar:
+        found.append(TQDMProgressBar(refresh_rate=5, leave=False))
+    return found
+
+
+def train(
+    recipe: Recipe, folder: Path, resume: bool = False, say: Say | None = None, bar: bool = False
+) -> dict[str, Any]:
+    """Train by a recipe into a run folder; returns the summary, which is also written there.
+
+    Args:
+        recipe: the experiment.
+        folder: of the run; with ``resume`` one that has a checkpoint.
+        resume: go on where the checkpoint is.
+        say: receives lines of text for the user.
+        bar: show a progress bar.
+    """
+    _quiet()
+    first = is_first_process()
+    say = say if first else None
+    if recipe.training.threads:
+        torch.set_num_threads(recipe.training.threads)
+    source, validation = training_sources(recipe.data, recipe.training.seed, notice=say)
+    spec = model_spec(recipe, source.image_shape, source.class_names, source.objects)
+    torch.manual_seed(recipe.training.seed)
+    module = CapsuleModule(spec.build(), recipe, source, validation)
+    if first and not resume:
+        write_recipe(folder, recipe)
+        write_versions(folder)
+    mean = RunningMean(recipe.optimizer.ema) if recipe.optimizer.ema else None
+    checkpoints = Checkpoints(folder, recipe.training.checkpoint_every, spec, mean)
+    log = EpochLog(folder, None if bar else say)
+    trainer = _trainer(recipe, folder, _callbacks(recipe, checkpoints, log, bar and first), bar and first)
+    checkpoints.listen()
+    if say:
+        kept = f", {len(validation)} to validate" if validation is not None else ""
+        say(f"{spec.name}, {parameter_count(module.model):,} parameters; {len(source)} images to train on{kept}.")
+    path = folder / CHECKPOINT if resume else None
+    started = time.perf_counter()
+    try:
+        trainer.fit(module, ckpt_path=path, weights_only=True)
+    except OSError as error:
+        if error.filename is None and error.errno is None:
+            raise
+        raise RunError(f"{error.filename or folder} cannot be written: {error.strerror}.") from error
+    return _finish(recipe, folder, module, log, time.perf_counter() - started, trainer.is_global_zero)
+
+
+def _trainer(recipe: Recipe, folder: Path, callbacks: list[pl.Callback], bar: bool) -> pl.Trainer:
+    training = recipe.training
+    several = training.devices * training.nodes > 1
+    accelerator = training.accelerator
+    if accelerator == "auto":
+        accelerator = "gpu" if torch.cuda.is_available() else "cpu"
+    return pl.Trainer(
+        accelerator=accelerator,
+        devices=training.devices,
+        num_nodes=training.nodes,
+        strategy="ddp" if several else "auto",
+        precision=training.precision,  # type: ignore[arg-type]
+        max_epochs=training.epochs,
+        callbacks=callbacks,
+        logger=TensorBoardLogger(folder, name="tensorboard", version=""),
+        enable_checkpointing=False,
+        enable_model_summary=False,
+        enable_progress_bar=bar,
+        num_sanity_val_steps=0,
+        use_distributed_sampler=False,
+        log_every_n_steps=10,
+        default_root_dir=folder,
+    )
+
+
+def peak_memory_gb() -> float | None:
+    """The most memory that this process has held; None where the system does not tell."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(peak / (2**30 if sys.platform == "darwin" else 2**20), 3)
+
+
+def _finish(
+    recipe: Recipe, folder: Path, module: CapsuleModule, log: EpochLog, seconds: float, first: bool
+) -> dict[str, Any]:
+    last = log.rows[-1] if log.rows else {}
+    training_seconds = sum(row["seconds"] for row in log.rows)
+    images = len(log.rows) * (len(module.train_source) // recipe.training.batch_size) * recipe.training.batch_size
+    summary = {
+        "model": recipe.model.name,
+        "parameters": parameter_count(module.model),
+        "epochs": len(log.rows),
+        "steps": int(last.get("step", 0)),
+        **{key: last[key] for key in REPORTED if key in last},
+        "training_seconds": round(training_seconds, 1),
+        "images_per_second": round(images / training_seconds, 1) if training_seconds else None,
+        "wall_seconds_of_this_session": round(seconds, 1),
+        "peak_memory_gb": peak_memory_gb(),
+    }
+    if first:
+        write_text(folder / "summary.json", json.dumps(summary, indent=2) + "\n")
+    return summary

@@ -1,0 +1,123 @@
+"""One Lightning module for all models and losses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor, nn
+from torchmetrics import MeanMetric
+
+from torchcaps.data.batches import EvaluationBatches, TrainingBatches
+from torchcaps.data.images import Batch, Source
+from torchcaps.losses import CapsuleLoss
+from torchcaps.training.recipe import OptimizerOptions, Recipe
+
+
+def correct(scores: Tensor, labels: Tensor) -> Tensor:
+    """Which images are right, float ``[B]``: the largest score is the label, or the M largest are the M labels."""
+    if labels.dim() == 1:
+        return (scores.argmax(dim=1) == labels).float()
+    found = scores.topk(labels.shape[1], dim=1).indices.sort(dim=1).values
+    return (found == labels.sort(dim=1).values).all(dim=1).float()
+
+
+def learning_rate_factor(options: OptimizerOptions) -> Callable[[int], float]:
+    """Decay as in the paper: 0.96 per 2,000 steps, continuously, never below the floor."""
+
+    def factor(step: int) -> float:
+        if options.schedule == "constant":
+            return 1.0
+        return float(max(options.floor / options.lr, options.decay ** (step / options.decay_steps)))
+
+    return factor
+
+
+class CapsuleModule(pl.LightningModule):
+    """Trains a model on a source by a recipe.
+
+    Args:
+        model: of this library.
+        recipe: loss, optimizer, batch size and seed are read from it.
+        train: what to train on.
+        validation: what to watch, or None.
+    """
+
+    def __init__(self, model: nn.Module, recipe: Recipe, train: Source, validation: Source | None) -> None:
+        super().__init__()
+        self.model, self.recipe, self.train_source, self.validation_source = model, recipe, train, validation
+        self.loss = CapsuleLoss(recipe.loss.kind, reconstruction_scale=recipe.loss.reconstruction_scale)
+        self.means = nn.ModuleDict(
+            {f"{part}_{name}": MeanMetric() for part in ("train", "val") for name in ("loss", "accuracy")}
+        )
+        for name in ("loss", "accuracy"):
+            self.mean("train", name).persistent(True)  # in the checkpoint: a resumed epoch reports all of itself
+
+    def mean(self, part: str, name: str) -> MeanMetric:
+        """The running mean of a number."""
+        metric = self.means[f"{part}_{name}"]
+        assert isinstance(metric, MeanMetric)
+        return metric
+
+    def train_dataloader(self) -> TrainingBatches:
+        """Batches of this process."""
+        training = self.recipe.training
+        return TrainingBatches(
+            self.train_source, training.batch_size, training.seed, self.trainer.global_rank, self.trainer.world_size
+        )
+
+    def val_dataloader(self) -> EvaluationBatches | list[Any]:
+        """Validation batches of this process."""
+        if self.validation_source is None:
+            return []
+        seed = self.recipe.training.seed
+        return EvaluationBatches(self.validation_source, 500, seed, self.trainer.global_rank, self.trainer.world_size)
+
+    def _step(self, batch: Batch, part: str) -> Tensor:
+        output = self.model(batch.images, batch.labels)
+        parts = self.loss(output, batch.labels, batch.targets)
+        with torch.no_grad():
+            right = correct(output.scores, batch.labels)
+            self.mean(part, "loss").update(parts.total.detach(), len(right))
+            self.mean(part, "accuracy").update(right)
+            if part == "train":
+                bar = {"loss": parts.total.detach(), "accuracy": right.mean()}
+                self.log_dict(bar, prog_bar=True, logger=False)
+                steps = {
+                    "step/loss": parts.classification.detach(),
+                    "step/reconstruction": parts.reconstruction.detach(),
+                }
+                self.log_dict(steps)
+        total: Tensor = parts.total
+        return total
+
+    def training_step(self, batch: Batch, _: int) -> Tensor:
+        """Loss of one batch."""
+        return self._step(batch, "train")
+
+    def validation_step(self, batch: Batch, _: int) -> None:
+        """Count."""
+        self._step(batch, "val")
+
+    def epoch_means(self, part: str) -> dict[str, float]:
+        """Loss and accuracy since the last call, over all processes."""
+        found = {}
+        for name in ("loss", "accuracy"):
+            metric = self.mean(part, name)
+            found[f"{part}_{name}"] = float(metric.compute())
+            metric.reset()
+        return found
+
+    def configure_optimizers(self) -> Any:
+        """Adam and its schedule, stepped once per batch."""
+        options = self.recipe.optimizer
+        optimizer = torch.optim.Adam(self.model.parameters(), options.lr, weight_decay=options.weight_decay)
+        schedule: torch.optim.lr_scheduler.LRScheduler
+        if options.schedule == "one-cycle":
+            steps = len(self.train_source) // self.recipe.training.batch_size * self.recipe.training.epochs
+            schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, options.lr, total_steps=steps + 1)
+        else:
+            schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, learning_rate_factor(options))
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
