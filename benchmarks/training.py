@@ -2,8 +2,8 @@
 
     python -m benchmarks.training --data-dir DIR [--only quickstart …]
 
-Every row of results/training.csv is one run of the command that it names, followed by `torchcaps evaluate`. DIR holds mnist/ and
-fashion_mnist/. Nothing is chosen by these numbers: recipes were settled on training images before.
+Every row of results/training.csv is one run of the command that it names, followed by `torchcaps evaluate`. DIR holds
+mnist/ and fashion_mnist/. Nothing is chosen by these numbers: recipes were settled on training images before.
 """
 
 from __future__ import annotations

@@ -54,6 +54,11 @@ class TrainingBatches:
             self.position += 1  # before the batch is used: a checkpoint after its step points at the next
             yield self.source.batch(mine, seed)
 
+    def start(self, epoch: int) -> None:
+        """Be in this epoch: at its beginning, or where in it a loaded state says."""
+        if self.epoch != epoch or self.position >= len(self):
+            self.epoch, self.position = epoch, 0
+
     def state_dict(self) -> dict[str, int]:
         """Where it is."""
         return {"epoch": self.epoch, "position": self.position}

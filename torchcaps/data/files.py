@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import http.client
 import os
 import sys
 import tempfile
@@ -107,7 +108,7 @@ def fetch(file: RemoteFile, folder: Path, progress: Progress | None = None, time
         target = folder / file.name
         os.replace(partial, target)
         return target
-    except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
+    except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
         raise DataError(
             f"{file.name} could not be downloaded from {file.url}: {error}. Or put the file into {folder}."
         ) from error

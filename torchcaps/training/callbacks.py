@@ -196,7 +196,7 @@ class EpochLog(pl.Callback):
 
 
 class Checkpoints(pl.Callback):
-    """A resumable checkpoint every few steps, and the weights after every epoch.
+    """A resumable checkpoint every few steps and at the end of an epoch, and then the weights too.
 
     A file is written beside the old one and then takes its place, so there is a whole one at any moment. Ctrl-C and
     SIGTERM are answered after the step in progress.
@@ -230,20 +230,28 @@ class Checkpoints(pl.Callback):
                 f"the checkpoint {path} cannot be written: {error.strerror or error}. The last one is kept."
             ) from error
 
-    def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
         """Save now and then, and when asked to stop."""
-        if self.signal is not None:
+        if batch_idx + 1 < trainer.num_training_batches:  # the end of an epoch is still to come, after its last batch
+            self.save_or_stop(trainer, trainer.global_step % self.every == 0)
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        """Save the weights, and a checkpoint."""
+        if trainer.is_global_zero:
+            self.save_weights(module)
+        self.save_or_stop(trainer, due=True)
+
+    def save_or_stop(self, trainer: pl.Trainer, due: bool) -> None:
+        """Save if it is due, or if any process was asked to stop: then all stop at the same step."""
+        stop = trainer.strategy.reduce_boolean_decision(self.signal is not None, all=False)
+        if due or stop:
             self.save(trainer)
+        if stop:
             raise Interrupted(
                 f"Stopped after step {trainer.global_step}. Continue with: torchcaps train --resume {self.folder}"
             )
-        if trainer.global_step % self.every == 0:
-            self.save(trainer)
-
-    def on_train_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """Save the weights."""
-        if trainer.is_global_zero:
-            self.save_weights(module)
 
     def save_weights(self, module: pl.LightningModule) -> None:
         """The weights, or their running mean."""

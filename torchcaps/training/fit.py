@@ -17,6 +17,7 @@ import torch
 from pytorch_lightning.callbacks import TQDMProgressBar
 from pytorch_lightning.loggers import TensorBoardLogger
 
+from torchcaps.data.batches import TrainingBatches
 from torchcaps.data.sources import training_sources
 from torchcaps.models.cnn import parameter_count
 from torchcaps.training.callbacks import (
@@ -90,7 +91,11 @@ def train(
     spec = model_spec(recipe, source.image_shape, source.class_names, source.objects)
     torch.manual_seed(recipe.training.seed)
     module = CapsuleModule(spec.build(), recipe, source, validation)
-    if first and not resume:
+    training = recipe.training
+    TrainingBatches(source, training.batch_size, training.seed, world=training.devices * training.nodes)  # or refuse
+    if resume:
+        _check_checkpoint(folder / CHECKPOINT, module)
+    elif first:
         write_recipe(folder, recipe)
         write_versions(folder)
     mean = RunningMean(recipe.optimizer.ema) if recipe.optimizer.ema else None
@@ -110,6 +115,18 @@ def train(
             raise
         raise RunError(f"{error.filename or folder} cannot be written: {error.strerror}.") from error
     return _finish(recipe, folder, module, log, time.perf_counter() - started, trainer.is_global_zero)
+
+
+def _check_checkpoint(path: Path, module: CapsuleModule) -> None:
+    """Refuse a checkpoint that is damaged, holds code, or is of another model."""
+    try:
+        found = torch.load(path, map_location="cpu", weights_only=True)["state_dict"]
+    except Exception as error:  # torch and pickle raise all kinds for a file that is not what it should be
+        reason = str(error).split("\n")[0]
+        raise RunError(f"the checkpoint {path} cannot be read, or holds more than plain tensors: {reason}") from error
+    expected = {name: value.shape for name, value in module.state_dict().items()}
+    if {name: value.shape for name, value in found.items()} != expected:
+        raise RunError(f"the checkpoint {path} is of another model than the recipe's {module.recipe.model.name!r}.")
 
 
 def _trainer(recipe: Recipe, folder: Path, callbacks: list[pl.Callback], bar: bool) -> pl.Trainer:

@@ -64,9 +64,14 @@ class CapsuleModule(pl.LightningModule):
     def train_dataloader(self) -> TrainingBatches:
         """Batches of this process."""
         training = self.recipe.training
-        return TrainingBatches(
+        self.batches = TrainingBatches(
             self.train_source, training.batch_size, training.seed, self.trainer.global_rank, self.trainer.world_size
         )
+        return self.batches
+
+    def on_train_epoch_start(self) -> None:
+        """A checkpoint from the end of an epoch is taken up with the next; Lightning does not tell the loader."""
+        self.batches.start(self.trainer.current_epoch)
 
     def val_dataloader(self) -> EvaluationBatches | list[Any]:
         """Validation batches of this process."""

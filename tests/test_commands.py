@@ -1,0 +1,167 @@
+"""The command line as a user meets it."""
+
+import csv
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import yaml
+from PIL import Image
+
+from torchcaps.cli import main, split_overrides
+from torchcaps.commands import COMMANDS
+
+
+def call(*words):
+    with pytest.raises(SystemExit) as end:
+        main(list(words))
+    return end.value.code
+
+
+def test_help_is_there_within_a_second_and_without_torch():
+    best = min(_seconds_of_help() for _ in range(3))
+    assert best < 1
+    code = "import sys, torchcaps.cli as c; c.make_parser(); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def _seconds_of_help():
+    start = time.perf_counter()
+    subprocess.check_output([sys.executable, "-m", "torchcaps", "--help"])
+    return time.perf_counter() - start
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_examples(command, capsys):
+    assert call(command, "--help") == 0
+    out = capsys.readouterr().out
+    assert "Examples:" in out
+    assert f"torchcaps {command}" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["train", "qickstart"], "Did you mean 'quickstart'"),
+        (["train", "--data.nme", "x"], "Did you mean 'data.name'"),
+        (["train", "--lr", "1"], "Did you mean 'optimizer.lr'"),
+        (["train", "--training.epochs", "x"], "training.epochs"),
+        (["train", "--epochs", "0"], "at least 1"),
+        (["train", "--data.name", "no/where"], "no such folder"),
+        (["train", "--model.name", "capsnt"], "Did you mean 'capsnet'"),
+        (["train", "--model.options.routng", "em"], "Did you mean 'routing'"),
+        (["train", "--training.batch_size", "100000"], "larger than the"),
+        (["train", "--loss.kind", "cross-entropy", "--data.name", "multi-mnist"], "one class index per image"),
+        (["train", "--resume", "no/where"], "not a run folder"),
+        (["train", "--resume", "x", "--epochs", "3"], "another experiment"),
+        (["train", "quickstart", "--resume", "x"], "give neither"),
+        (["evaluate", "no/where"], "not a run folder"),
+        (["predict", "no/where", "x.png"], "is not there"),
+        (["data", "check", "no/where"], "no such folder"),
+        (["data", "check"], "which one"),
+        (["data", "get", "mnist-mini"], "not fetched"),
+        (["data", "get", "nothing"], "nothing to fetch"),
+    ],
+)
+def test_mistakes_are_two_lines_and_exit_two(words, told, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert call(*words) == 2
+    err = capsys.readouterr().err
+    assert told in err
+    assert err.startswith("torchcaps: ")
+    assert "Traceback" not in err
+    assert not list(tmp_path.rglob("*.yaml"))  # a run that came to nothing leaves nothing
+
+
+def test_debug_shows_the_traceback(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Exception, match="no recipe"):
+        main(["train", "nothing", "--debug"])
+
+
+def test_overrides_are_told_from_options():
+    own, overrides = split_overrides(["train", "--a.b", "1", "mnist", "--list", "--c=2", "--d"], ["--list"])
+    assert own == ["train", "mnist", "--list"]
+    assert overrides == ["--a.b", "1", "--c=2", "--d"]
+
+
+def test_print_config_is_a_recipe_that_gives_itself(capsys, tmp_path):
+    assert call("train", "mnist", "--seed", "3", "--print-config") == 0
+    text = capsys.readouterr().out
+    assert yaml.safe_load(text)["training"]["seed"] == 3
+    (tmp_path / "again.yaml").write_text(text)
+    assert call("train", str(tmp_path / "again.yaml"), "--print-config") == 0
+    assert capsys.readouterr().out == text
+
+
+def test_lists(capsys):
+    assert call("train", "--list") == 0
+    assert "quickstart" in capsys.readouterr().out
+    assert call("train", "--keys") == 0
+    assert "--optimizer.lr" in capsys.readouterr().out
+    assert call("models") == 0
+    assert "8,215,568" in capsys.readouterr().out
+    assert call("data", "list") == 0
+    assert "fashion-mnist" in capsys.readouterr().out
+    assert call("data", "check", "mnist-mini") == 0
+    assert "5,000 images of 1×28×28" in capsys.readouterr().out
+
+
+@pytest.fixture(scope="module")
+def own_images(tmp_path_factory):
+    """A folder of class folders: photographs of different sizes, bright above or bright below."""
+    folder = tmp_path_factory.mktemp("photos")
+    generator = np.random.default_rng(0)
+    for name, sign in (("above", 1), ("below", -1)):
+        (folder / name).mkdir()
+        for number in range(40):
+            side = int(generator.integers(16, 30))
+            pixels = generator.integers(0, 40, (side, side, 3), dtype=np.uint8)
+            pixels[::sign][: side // 3] += 180
+            Image.fromarray(pixels).save(folder / name / f"{number}.png")
+    return folder
+
+
+def test_from_a_folder_of_images_to_predictions(own_images, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    words = ["train", "--data.name", str(own_images), "--epochs", "10", "--training.batch_size", "8", "--evaluate"]
+    assert call(*words) == 0
+    out = capsys.readouterr().out
+    assert "Run folder: runs/quickstart-1" in out
+    assert "Test accuracy: 100.00% on 16 images" in out
+    assert call("evaluate", "runs/quickstart-1", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["accuracy"] == 1
+    files = [str(own_images / "above" / "0.png"), str(own_images / "below" / "1.png")]
+    assert call("predict", "runs/quickstart-1", *files) == 0
+    assert [line.split(": ")[1].split(" ")[0] for line in capsys.readouterr().out.splitlines()] == ["above", "below"]
+    assert call("predict", "runs/quickstart-1", *files, "--csv") == 0
+    table = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [row["label"] for row in table] == ["above", "below"]
+    assert float(table[0]["above"]) > float(table[0]["below"])
+
+
+def test_unreadable_images_are_named_or_skipped(own_images, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    photos = tmp_path / "photos"
+    shutil.copytree(own_images, photos)
+    for number in range(12):
+        (photos / "below" / f"broken{number}.png").write_bytes(b"not an image")
+    words = ["train", "--data.name", str(photos), "--epochs", "1", "--training.batch_size", "8"]
+    assert call(*words) == 2
+    err = capsys.readouterr().err
+    assert "broken0.png" in err
+    assert "12" in err
+    assert call(*words, "--data.unreadable", "skip") == 0
+    assert "unreadable images were skipped" in capsys.readouterr().out
+
+
+def test_a_closed_pipe_is_no_error():
+    command = f"{sys.executable} -m torchcaps train --keys | head -1"
+    done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, env=os.environ)
+    assert "Traceback" not in done.stderr

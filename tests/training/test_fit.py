@@ -1,0 +1,337 @@
+"""Training into a run folder: what it holds, resuming exactly, stopping in good order."""
+
+import csv
+import errno
+import json
+import math
+import os
+import pickle
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from torchcaps import create_model
+from torchcaps.data.images import Batch, DataError
+from torchcaps.losses import spread_margin_by_epoch
+from torchcaps.training import callbacks, fit, runs
+from torchcaps.training.evaluation import evaluate, predict
+from torchcaps.training.module import CapsuleModule, correct, learning_rate_factor
+from torchcaps.training.recipe import OptimizerOptions
+from torchcaps.training.runs import RunError, load_model, load_weights, new_run_folder, read_run_recipe, save_weights
+
+
+def weights(folder):
+    return (folder / runs.WEIGHTS).read_bytes()
+
+
+def rows(folder):
+    with (folder / runs.METRICS).open() as file:
+        return [{k: v for k, v in row.items() if k != "seconds"} for row in csv.DictReader(file)]
+
+
+@pytest.fixture
+def stop_after(monkeypatch):
+    """stop_after(n) makes training break off, as a crash would, after step n."""
+    original = callbacks.Checkpoints.on_train_batch_end
+
+    def arm(step):
+        def hook(self, trainer, module, *rest):
+            original(self, trainer, module, *rest)
+            if trainer.global_step == step:
+                raise RuntimeError("crash")
+
+        monkeypatch.setattr(callbacks.Checkpoints, "on_train_batch_end", hook)
+
+    return arm
+
+
+def test_a_run_folder_tells_all(tiny_recipe, tmp_path):
+    recipe = tiny_recipe("--epochs", "8", "--optimizer.lr", "0.01")
+    lines = []
+    summary = fit.train(recipe, tmp_path, say=lines.append)
+    assert read_run_recipe(tmp_path) == recipe
+    assert {"torch", "torchcaps", "pytorch-lightning", "routing"} <= set(
+        json.loads((tmp_path / "versions.json").read_text())
+    )
+    assert json.loads((tmp_path / "summary.json").read_text()) == summary
+    assert [int(row["epoch"]) for row in rows(tmp_path)] == list(range(8))
+    assert any((tmp_path / "tensorboard").iterdir())
+    assert not list(tmp_path.glob(".*"))  # no temporary files
+    assert summary["val_accuracy"] > 0.9
+    assert len(lines) == 9
+    result = evaluate(tmp_path)
+    assert result["accuracy"] > 0.9
+    assert json.loads((tmp_path / "evaluation.json").read_text()) == result
+    model, spec = load_model(tmp_path)
+    assert spec.name == "capsnet-small"
+    assert spec.class_names == ("0", "1", "2")
+    assert not model.training
+
+
+MEAN = ("--optimizer.ema", "0.9", "--optimizer.schedule", "decay")
+ONE_BATCH = ("--training.batch_size", "54")  # an epoch is one batch: 3 steps
+
+
+@pytest.mark.parametrize(
+    ("stops", "options"),
+    [([stop], ()) for stop in (1, 3, 8, 9, 10, 18)]  # an epoch has nine steps
+    + [([4, 11, 16], ()), ([7], MEAN), ([9], MEAN), ([4, 18], MEAN), ([2], ONE_BATCH)],
+)
+def test_resuming_is_exact(tiny_recipe, tmp_path, stop_after, stops, options):
+    recipe = tiny_recipe("--training.checkpoint_every", "1", *options)
+    stop_after(None)
+    (tmp_path / "whole").mkdir()
+    fit.train(recipe, tmp_path / "whole")
+    (tmp_path / "broken").mkdir()
+    for number, stop in enumerate(stops):
+        stop_after(stop)
+        with pytest.raises(RuntimeError, match="crash"):
+            fit.train(recipe, tmp_path / "broken", resume=number > 0)
+    stop_after(None)
+    fit.train(recipe, tmp_path / "broken", resume=True)
+    assert weights(tmp_path / "broken") == weights(tmp_path / "whole")
+    assert rows(tmp_path / "broken") == rows(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("stop", [5, 9, 10, 18, 27])  # an epoch has nine steps
+def test_resuming_after_an_interruption_is_exact(tiny_recipe, tmp_path, monkeypatch, stop):
+    original = callbacks.Checkpoints.on_train_batch_end
+
+    def interrupted(self, trainer, module, *rest):
+        if trainer.global_step == stop:
+            self.signal = 2
+        original(self, trainer, module, *rest)
+
+    (tmp_path / "whole").mkdir()
+    fit.train(tiny_recipe(), tmp_path / "whole")
+    (tmp_path / "broken").mkdir()
+    monkeypatch.setattr(callbacks.Checkpoints, "on_train_batch_end", interrupted)
+    with pytest.raises(callbacks.Interrupted, match="--resume"):
+        fit.train(tiny_recipe(), tmp_path / "broken")
+    monkeypatch.undo()
+    fit.train(tiny_recipe(), tmp_path / "broken", resume=True)
+    assert weights(tmp_path / "broken") == weights(tmp_path / "whole")
+    assert rows(tmp_path / "broken") == rows(tmp_path / "whole")
+
+
+def test_resuming_a_finished_run_changes_nothing(tiny_recipe, tmp_path):
+    fit.train(tiny_recipe(), tmp_path)
+    before, table = weights(tmp_path), rows(tmp_path)
+    fit.train(tiny_recipe(), tmp_path, resume=True)
+    assert weights(tmp_path) == before
+    assert rows(tmp_path) == table
+
+
+def test_the_seed_decides(tiny_recipe, tmp_path):
+    found = []
+    for name, seed in (("a", "0"), ("b", "0"), ("c", "1")):
+        (tmp_path / name).mkdir()
+        fit.train(tiny_recipe("--epochs", "1", "--seed", seed), tmp_path / name)
+        found.append(weights(tmp_path / name))
+    assert found[0] == found[1] != found[2]
+
+
+def test_a_checkpoint_holds_no_code(tiny_recipe, tmp_path):
+    fit.train(tiny_recipe("--epochs", "1", "--optimizer.ema", "0.9"), tmp_path)
+    assert torch.load(tmp_path / runs.CHECKPOINT, weights_only=True)["global_step"] == 9
+
+
+def test_a_malicious_checkpoint_is_not_run(tiny_recipe, tmp_path):
+    class Evil:
+        def __reduce__(self):
+            return (os.mkdir, (str(tmp_path / "harm"),))
+
+    fit.train(tiny_recipe("--epochs", "1"), tmp_path)
+    torch.save({"state_dict": {}, "x": Evil()}, tmp_path / runs.CHECKPOINT)
+    with pytest.raises(RunError, match="checkpoint"):
+        fit.train(tiny_recipe("--epochs", "1"), tmp_path, resume=True)
+    assert not (tmp_path / "harm").exists()
+
+
+def test_a_checkpoint_of_another_model_is_refused(tiny_recipe, tmp_path):
+    fit.train(tiny_recipe("--epochs", "1"), tmp_path)
+    other = tiny_recipe("--epochs", "1", "--model.options.decoder", "false")
+    with pytest.raises(RunError, match="another model"):
+        fit.train(other, tmp_path, resume=True)
+
+
+def test_nan_stops_and_names_step_and_layer(tiny_recipe, tmp_path):
+    with pytest.raises(callbacks.TrainingStopped) as caught:
+        fit.train(tiny_recipe("--optimizer.lr", "1e30", "--optimizer.schedule", "constant"), tmp_path)
+    words = str(caught.value)
+    assert "step" in words
+    assert "learning rate" in words
+    assert "class_capsules" in words or "decoder" in words or "primary" in words
+
+
+def test_nan_keeps_the_last_good_checkpoint(tiny_recipe, tmp_path, monkeypatch):
+    original = CapsuleModule.training_step
+
+    def poisoned(self, batch, index):
+        if self.trainer.global_step == 7:
+            batch = Batch(batch.images * float("nan"), batch.labels, batch.targets)
+        return original(self, batch, index)
+
+    monkeypatch.setattr(CapsuleModule, "training_step", poisoned)
+    with pytest.raises(callbacks.TrainingStopped, match="at step 7"):
+        fit.train(tiny_recipe(), tmp_path)
+    state = torch.load(tmp_path / runs.CHECKPOINT, weights_only=True)
+    assert state["global_step"] == 6
+    assert all(bool(value.isfinite().all()) for value in state["state_dict"].values())
+    monkeypatch.undo()
+    fit.train(tiny_recipe(), tmp_path, resume=True)
+
+
+def test_a_full_disk_is_reported_and_the_last_checkpoint_kept(tiny_recipe, tmp_path, monkeypatch):
+    original = runs.os.fsync
+    calls = []
+
+    def full(handle):
+        calls.append(handle)
+        if len(calls) > 5:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        original(handle)
+
+    monkeypatch.setattr(runs.os, "fsync", full)
+    with pytest.raises(RunError, match="No space left on device"):
+        fit.train(tiny_recipe("--training.checkpoint_every", "1"), tmp_path)
+    monkeypatch.undo()
+    assert not list(tmp_path.glob(".*"))
+    fit.train(tiny_recipe("--training.checkpoint_every", "1"), tmp_path, resume=True)
+
+
+def test_run_folders_are_numbered_and_never_overwritten(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert str(new_run_folder("x")) == "runs/x-1"
+    assert str(new_run_folder("x")) == "runs/x-2"
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("dear to me")
+    with pytest.raises(RunError, match="not empty"):
+        new_run_folder("x", str(tmp_path / "mine"))
+    with pytest.raises(RunError, match="cannot be made"):
+        new_run_folder("x", str(tmp_path / "mine" / "thesis.txt" / "below"))
+
+
+def test_multi_digit_training_counts_both(tmp_path, tiny_recipe):
+    recipe = tiny_recipe("--epochs", "1", "--data.name", "multi-mnist", "--training.batch_size", "500")
+    fit.train(recipe, tmp_path)
+    model, spec = load_model(tmp_path)
+    assert spec.options["objects"] == 2
+    assert model(torch.rand(2, 1, 36, 36)).reconstruction.shape == (2, 2, 1, 36, 36)
+    result = evaluate(tmp_path)
+    assert result["share_of_objects_found"] > result["accuracy"]
+
+
+@pytest.mark.parametrize("name", ["cnn-small"])
+def test_cnns_train_by_the_same_recipe(tiny_recipe, tmp_path, name):
+    recipe = tiny_recipe("--model.name", name, "--loss.kind", "cross-entropy", "--epochs", "20")
+    assert fit.train(recipe, tmp_path)["train_accuracy"] > 0.9
+
+
+def test_spread_loss_with_its_margin(tiny_recipe, tmp_path, monkeypatch):
+    seen = []
+    original = CapsuleModule.training_step
+    monkeypatch.setattr(
+        CapsuleModule, "training_step", lambda self, b, i: seen.append(self.loss.margin) or original(self, b, i)
+    )
+    fit.train(tiny_recipe("--loss.kind", "spread", "--loss.margin_schedule", "by-epoch"), tmp_path)
+    assert seen == [spread_margin_by_epoch(epoch) for epoch in range(3) for _ in range(9)]
+
+
+def test_inverse_temperature_per_epoch(tiny_recipe, tmp_path, monkeypatch):
+    seen = []
+    original = CapsuleModule.training_step
+
+    def watch(self, batch, index):
+        seen.append(self.model.class_capsules.routing.inverse_temperature)
+        return original(self, batch, index)
+
+    monkeypatch.setattr(CapsuleModule, "training_step", watch)
+    options = ("--model.options.routing", "em", "--training.inverse_temperature", "[0.01, 0.05]")
+    fit.train(tiny_recipe(*options), tmp_path)
+    assert seen == [0.01] * 9 + [0.05] * 18
+
+
+def test_the_running_mean_is_what_is_saved(tiny_recipe, tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    fit.train(tiny_recipe("--optimizer.ema", "0.5"), tmp_path / "a")
+    fit.train(tiny_recipe(), tmp_path / "b")
+    mean, last = (load_weights(tmp_path / name / runs.WEIGHTS)[1] for name in "ab")
+    assert any(not torch.equal(mean[key], last[key]) for key in mean)
+    state = torch.load(tmp_path / "a" / runs.CHECKPOINT, weights_only=True)
+    trained = {k.removeprefix("model."): v for k, v in state["state_dict"].items() if k.startswith("model.")}
+    assert all(torch.equal(trained[key], last[key]) for key in last)  # the mean does not change training itself
+
+
+def test_learning_rates():
+    factor = learning_rate_factor(OptimizerOptions(lr=1e-3, floor=1e-6))
+    assert factor(0) == 1
+    assert math.isclose(factor(2000), 0.96)
+    assert math.isclose(factor(10**7), 1e-3)
+    assert learning_rate_factor(OptimizerOptions(schedule="constant"))(5000) == 1
+
+
+def test_correct_counts_sets_of_labels():
+    scores = torch.tensor([[0.9, 0.1, 0.8], [0.9, 0.8, 0.1]])
+    assert correct(scores, torch.tensor([0, 1])).tolist() == [1, 0]
+    assert correct(scores, torch.tensor([[2, 0], [0, 2]])).tolist() == [1, 0]
+
+
+def test_data_that_cannot_be_trained_on_leaves_the_folder_alone(tiny_recipe, tmp_path):
+    with pytest.raises(DataError, match="larger than"):
+        fit.train(tiny_recipe("--training.batch_size", "1000"), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def spec_of(model="capsnet-small", **options):
+    return runs.ModelSpec(model, (1, 12, 12), ("a", "b", "c"), options)
+
+
+def test_weights_files_are_checked(tmp_path):
+    path = tmp_path / runs.WEIGHTS
+    with pytest.raises(RunError, match="is not there"):
+        load_model(tmp_path)
+    path.write_bytes(pickle.dumps({"a": 1}))
+    with pytest.raises(RunError, match="not a safetensors file"):
+        load_model(tmp_path)
+    save_file({"w": torch.zeros(1)}, path)
+    with pytest.raises(RunError, match="lacks the model"):
+        load_model(tmp_path)
+    save_weights(path, create_model("cnn-small", (1, 12, 12), 3), spec_of())
+    with pytest.raises(RunError, match="another model"):
+        load_model(tmp_path)
+    save_weights(path, create_model("capsnet-small", (1, 20, 20), 3), spec_of())
+    with pytest.raises(RunError, match="do not fit"):
+        load_model(tmp_path)
+    save_weights(path, create_model("capsnet-small", (1, 12, 12), 3), spec_of())
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-10])
+    with pytest.raises(RunError, match="not a safetensors file"):
+        load_model(tmp_path)
+
+
+def test_evaluate_refuses_data_of_another_shape(tiny_recipe, tmp_path):
+    recipe = tiny_recipe("--epochs", "1")
+    fit.train(recipe, tmp_path)
+    recipe.data.name = "mnist-mini"
+    with pytest.raises(RunError, match="trained for"):
+        evaluate(tmp_path, recipe.data)
+    with pytest.raises(RunError, match="not a run folder"):
+        evaluate(tmp_path / "elsewhere")
+
+
+def test_predict_names_classes_by_falling_score(tmp_path):
+    from PIL import Image
+
+    save_weights(tmp_path / runs.WEIGHTS, create_model("capsnet-small", (1, 12, 12), 3), spec_of())
+    for name, size in (("a.png", (12, 12)), ("b.png", (50, 30))):
+        Image.new("RGB", size, (200, 10, 10)).save(tmp_path / name)
+    found = predict(tmp_path, [tmp_path / "a.png", tmp_path / "b.png"])
+    for prediction in found:
+        assert set(prediction.labels) == {"a", "b", "c"}
+        assert list(prediction.scores) == sorted(prediction.scores, reverse=True)
+    (tmp_path / "c.png").write_bytes(b"nothing")
+    with pytest.raises(DataError, match=r"c\.png"):
+        predict(tmp_path, [tmp_path / "c.png"])

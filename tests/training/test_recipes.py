@@ -1,0 +1,98 @@
+"""Recipes: complete, typed, and with errors that name the nearest key."""
+
+import pytest
+import yaml
+
+from torchcaps import create_model
+from torchcaps.data.sources import COMPOSED, DATA_SETS
+from torchcaps.losses import CapsuleLoss
+from torchcaps.training.recipe import Recipe
+from torchcaps.training.recipes import RecipeError, known_keys, list_recipes, recipe_from_file, recipe_from_values
+
+
+@pytest.mark.parametrize("name", list_recipes())
+def test_every_recipe_of_the_package_can_be_built(name):
+    recipe = recipe_from_file(name)
+    assert recipe.description.strip()
+    assert recipe.data.name in {*DATA_SETS, *COMPOSED}
+    create_model(recipe.model.name, **recipe.model.options)
+    CapsuleLoss(recipe.loss.kind, reconstruction_scale=recipe.loss.reconstruction_scale)
+
+
+def test_the_recipes_that_are_promised():
+    promised = {"quickstart", "mnist", "fashion-mnist", "multi-mnist", "affine-mnist"}
+    ablation = {f"ablation-routing{r}-{w}-reconstruction" for r in (1, 3) for w in ("with", "without")}
+    assert set(list_recipes()) >= promised | ablation
+
+
+def test_the_paper_is_followed():
+    recipe = recipe_from_file("mnist")
+    assert (recipe.model.name, recipe.training.batch_size, recipe.data.shift) == ("capsnet", 128, 2)
+    optimizer = recipe.optimizer
+    assert (optimizer.lr, optimizer.decay, optimizer.decay_steps, optimizer.floor) == (1e-3, 0.96, 2000, 1e-6)
+    assert recipe.loss.reconstruction_scale == 0.0005
+
+
+def test_every_key_can_be_overridden_and_survives_yaml():
+    first = ["--data.name=mnist", "--seed", "7", "--optimizer.ema", "0.99", "--model.options.routing", "em"]
+    second = ["--devices=2", "--model.options.decoder", "[32, 64]", "--training.inverse_temperature", "[0.1, 0.5]"]
+    recipe = recipe_from_file("quickstart", [*first, *second])
+    assert (recipe.data.name, recipe.training.seed, recipe.optimizer.ema, recipe.training.devices) == (
+        "mnist",
+        7,
+        0.99,
+        2,
+    )
+    assert recipe.model.options == {"routing": "em", "decoder": [32, 64]}
+    assert recipe.training.inverse_temperature == [0.1, 0.5]
+    again = recipe_from_values(yaml.safe_load(yaml.safe_dump(recipe.as_dict())))
+    assert again == recipe
+
+
+def test_an_empty_recipe_has_the_defaults():
+    assert recipe_from_values({}) == Recipe()
+    assert "optimizer.lr" in known_keys()
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"data": {"nme": "mnist"}}, "no key 'data.nme'. Did you mean 'data.name'"),
+        ({"trainig": {}}, "Did you mean 'training'"),
+        ({"lr": 1}, "Did you mean 'optimizer.lr'"),
+        ({"data": 3}, "the section 'data' must be keys"),
+        ({"training": {"epochs": "many"}}, "training.epochs"),
+        ({"training": {"epochs": 0}}, "epochs must be at least 1"),
+        ({"training": {"batch_size": -1}}, "batch_size must be at least 1"),
+        ({"optimizer": {"lr": 0}}, "lr must be positive"),
+        ({"optimizer": {"ema": 2}}, "ema must be between"),
+        ({"optimizer": {"schedule": "cosine"}}, "optimizer.schedule"),
+        ({"data": {"validation": 1.5}}, "data.validation"),
+        ({"data": {"shift": -1}}, "data.shift"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(values, words, tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(values))
+    with pytest.raises(RecipeError) as caught:
+        recipe_from_file(path)
+    assert words in str(caught.value)
+
+
+def test_recipes_that_are_not_there_or_not_yaml(tmp_path):
+    with pytest.raises(RecipeError, match="Did you mean 'quickstart'"):
+        recipe_from_file("quikstart")
+    with pytest.raises(RecipeError, match="cannot be read"):
+        recipe_from_file(tmp_path / "none.yaml")
+    (tmp_path / "bad.yaml").write_text("a: [")
+    with pytest.raises(RecipeError, match="not YAML"):
+        recipe_from_file(tmp_path / "bad.yaml")
+    (tmp_path / "list.yaml").write_text("- 1")
+    with pytest.raises(RecipeError, match="must be keys"):
+        recipe_from_file(tmp_path / "list.yaml")
+
+
+def test_yaml_cannot_make_objects(tmp_path):
+    (tmp_path / "evil.yaml").write_text("description: !!python/object/apply:os.getcwd []")
+    with pytest.raises(RecipeError, match="not YAML"):
+        recipe_from_file(tmp_path / "evil.yaml")
