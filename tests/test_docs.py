@@ -24,3 +24,19 @@ def test_table_of_small_models_is_that_of_the_results():
         if row["epochs"] == "15":
             assert f"| {row['candidate']} | {int(row['parameters']):,} |" in text
             assert f"| {row['held_out_accuracy_percent']} | {row['training_seconds']} |" in text
+
+
+def quickstart():
+    found = [float(row["test_accuracy_percent"]) for row in rows("training.csv") if row["recipe"] == "quickstart"]
+    mean = sum(found) / len(found)
+    spread = (sum((x - mean) ** 2 for x in found) / (len(found) - 1)) ** 0.5
+    return f"{mean:.2f} ± {spread:.2f} %"
+
+
+def test_training_table_is_that_of_the_results():
+    text = (ROOT / "docs" / "training.md").read_text()
+    for row in rows("training.csv"):
+        line = f"| `{row['recipe']}` | {row['seed']} | {row['epochs']} | {row['test_accuracy_percent']} |"
+        assert f"{line} {row['images_per_second']} | {row['training_seconds']} | {row['peak_memory_gb']} |" in text
+    assert quickstart() in text
+    assert quickstart() in (ROOT / "README.md").read_text()

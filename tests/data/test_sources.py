@@ -11,9 +11,9 @@ from torchcaps.data.batches import EvaluationBatches, TrainingBatches
 from torchcaps.data.composed import AffineDigits, MultiDigits, ShiftedDigits
 from torchcaps.data.images import DataError, Images, ImageSet, placed
 from torchcaps.data.mnist import mnist_mini
+from torchcaps.data.options import DataOptions
 from torchcaps.data.randomness import random_bits, random_integers, random_uniform, sub_seed
 from torchcaps.data.sources import DATA_SETS, evaluation_source, load_images, training_sources, validation_cut
-from torchcaps.training.recipe import DataOptions
 
 
 def some_images(count=60, side=9, classes=3, channels=1):

@@ -52,8 +52,8 @@ def _progress(name: str, done: int, total: int | None) -> None:
 
 
 def _check(arguments: argparse.Namespace, download: bool) -> int:
+    from torchcaps.data.options import DataOptions
     from torchcaps.data.sources import DATA_SETS, load_images
-    from torchcaps.training.recipe import DataOptions
 
     if download and arguments.name in DATA_SETS and not DATA_SETS[arguments.name].fetched:
         raise CommandError(f"{arguments.name} is not fetched: {DATA_SETS[arguments.name].description}.")

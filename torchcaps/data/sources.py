@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -16,10 +15,8 @@ from torchcaps.checks import require_choice
 from torchcaps.data.composed import AffineDigits, MultiDigits, ShiftedDigits
 from torchcaps.data.files import Progress
 from torchcaps.data.images import DataError, Images, ImageSet, Source
+from torchcaps.data.options import DataOptions
 from torchcaps.data.randomness import sub_seed
-
-if TYPE_CHECKING:
-    from torchcaps.training.recipe import DataOptions
 
 Notice = Callable[[str], None]
 

@@ -13,8 +13,8 @@ from torch import nn
 
 from torchcaps.data.batches import EvaluationBatches
 from torchcaps.data.images import Source
+from torchcaps.data.options import DataOptions
 from torchcaps.data.sources import evaluation_source
-from torchcaps.training.recipe import DataOptions
 from torchcaps.training.runs import ModelSpec, RunError, load_model, read_run_recipe, write_text
 
 

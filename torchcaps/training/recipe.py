@@ -5,35 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Optional, Union
 
+from torchcaps.data.options import DataOptions
+
 # jsonargparse reads the annotations of the fields; Optional and Union work for every Python that is supported.
 # ruff: noqa: UP007, UP045
-
-
-@dataclass
-class DataOptions:
-    """What to train on.
-
-    Args:
-        name: a data set (`torchcaps data list`), a folder of class folders of images, or an .npz with x and y.
-        dir: folder with data sets; else TORCHCAPS_DATA, then the user's cache.
-        download: fetch the data set if it is not there.
-        base: the digits that multi-mnist and affine-mnist are made from.
-        shift: training images are shifted by up to so many pixels.
-        validation: part of the training images that is kept aside to watch training, cut by the seed.
-        image_size: side that one's own images are brought to.
-        unreadable: refuse or skip images that cannot be read.
-        protocol: split of small-norb: instance, azimuth or elevation.
-    """
-
-    name: str = "mnist-mini"
-    dir: Optional[str] = None
-    download: bool = False
-    base: str = "mnist-mini"
-    shift: int = 2
-    validation: float = 0.1
-    image_size: Optional[int] = None
-    unreadable: Literal["refuse", "skip"] = "refuse"
-    protocol: Literal["instance", "azimuth", "elevation"] = "instance"
 
 
 @dataclass

@@ -10,8 +10,8 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from torchcaps.data.options import DataOptions
 from torchcaps.training.recipe import (
-    DataOptions,
     LossOptions,
     ModelOptions,
     OptimizerOptions,

@@ -1,0 +1,62 @@
+"""Writes the measured tables into the docs: python scripts/doc_tables.py.
+
+docs/performance.md from results/routing.csv, docs/training.md and a line of the README from results/training.csv; the tests
+compare them.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import statistics
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+
+def rows(name: str) -> list[dict[str, str]]:
+    """A results table."""
+    with (ROOT / "results" / name).open() as file:
+        return list(csv.DictReader(file))
+
+
+def put(path: str, name: str, text: str) -> None:
+    """Replace what stands between the marks <!-- name --> and <!-- /name -->."""
+    file = ROOT / path
+    marks = re.compile(rf"(<!-- {name} -->\n).*?(\n<!-- /{name} -->)", re.DOTALL)
+    content = file.read_text(encoding="utf-8")
+    if not marks.search(content):
+        raise SystemExit(f"{path} has no marks for {name}")
+    file.write_text(marks.sub(lambda found: found[1] + text + found[2], content), encoding="utf-8")
+
+
+def main() -> None:
+    """Write all of them."""
+    lines = ["| | bar | measured |", "| --- | --- | --- |"]
+    for row in rows("routing.csv"):
+        bar = f"{row['bar']} {row['unit']}" if row["bar"] else ""
+        lines.append(f"| {row['what']} | {bar} | {float(row['measured']):.3g} {row['unit']} |")
+    put("docs/performance.md", "routing", "\n".join(lines))
+
+    keys = ("test_accuracy_percent", "images_per_second", "training_seconds", "peak_memory_gb")
+    lines = ["| recipe | seed | epochs | test accuracy, % | images/s | seconds | peak GB |", "| --- |" + " --- |" * 6]
+    for row in rows("training.csv"):
+        lines.append(
+            f"| `{row['recipe']}` | {row['seed']} | {row['epochs']} | " + " | ".join(row[key] for key in keys) + " |"
+        )
+    quick = [row for row in rows("training.csv") if row["recipe"] == "quickstart"]
+    accuracy = [float(row["test_accuracy_percent"]) for row in quick]
+    seconds = [float(row["training_seconds"]) for row in quick]
+    summary = f"{statistics.mean(accuracy):.2f} ± {statistics.stdev(accuracy):.2f} %"
+    text = f"`quickstart`: {summary} (mean ± sd over {len(quick)} seeds) of the 1,000 test digits."
+    put("docs/training.md", "training", "\n".join(lines) + f"\n\n{text}")
+    span = f"{min(seconds):.0f} to {max(seconds):.0f} s"
+    put(
+        "README.md",
+        "quickstart",
+        f"The quickstart reaches {summary} on its test digits after {span} of training on two cores (three seeds).",
+    )
+
+
+if __name__ == "__main__":
+    main()
