@@ -25,7 +25,6 @@ RUNS = {
     "mnist": (["mnist", *SMALL, "--epochs", "5"], (0,)),
     "fashion-mnist": (["fashion-mnist", "--epochs", "5"], (0,)),
     "multi-mnist": (["multi-mnist", "--epochs", "5"], (0,)),
-    "affine-mnist": (["affine-mnist", "--epochs", "5"], (0,)),
 }
 
 

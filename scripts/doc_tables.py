@@ -1,7 +1,7 @@
 """Writes the measured tables into the docs: python scripts/doc_tables.py.
 
-docs/performance.md from results/routing.csv, docs/training.md and a line of the README from results/training.csv; the tests
-compare them.
+docs/performance.md from results/routing.csv, docs/training.md and a line of the README from results/training.csv. The
+tests compare them.
 """
 
 from __future__ import annotations

@@ -140,6 +140,10 @@ def test_opcheck():
         [],
     )
     torch.library.opcheck(routed_linear_op, arguments)
+    torch.library.opcheck(
+        torch.ops.torchcaps.routed_forward.default,
+        [a.detach() if isinstance(a, torch.Tensor) else a for a in arguments],
+    )
     torch.library.opcheck(routed_linear_op, (*arguments[:2], None, None, 2, "sabour", False, False, False, [1.0, 0.5]))
 
 

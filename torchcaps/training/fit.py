@@ -16,6 +16,7 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import TQDMProgressBar
 from pytorch_lightning.loggers import TensorBoardLogger
+from tqdm import tqdm
 
 from torchcaps.data.batches import TrainingBatches
 from torchcaps.data.sources import training_sources
@@ -48,6 +49,21 @@ def is_first_process() -> bool:
     return all(int(os.environ.get(name, 0)) == 0 for name in ("RANK", "LOCAL_RANK", "SLURM_PROCID"))
 
 
+class Bar(TQDMProgressBar):
+    """A bar for the training steps alone; epochs are lines above it."""
+
+    def init_validation_tqdm(self) -> Any:
+        """Validation is short."""
+        bar = super().init_validation_tqdm()
+        bar.disable = True
+        return bar
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, *_: Any) -> None:
+        """Count from one, as the lines do."""
+        super().on_train_epoch_start(trainer)
+        self.train_progress_bar.set_description(f"epoch {trainer.current_epoch + 1}/{trainer.max_epochs}")
+
+
 def _quiet() -> None:
     """Lightning's advice on loaders and devices does not apply here."""
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
@@ -66,7 +82,7 @@ def _callbacks(recipe: Recipe, checkpoints: Checkpoints, log: EpochLog, bar: boo
         found.append(checkpoints.mean)
     found += [log, checkpoints]  # in this order: what the log and the mean know belongs into the checkpoint
     if bar:
-        found.append(TQDMProgressBar(refresh_rate=5, leave=False))
+        found.append(Bar(refresh_rate=5, leave=False))
     return found
 
 
@@ -100,7 +116,7 @@ def train(
         write_versions(folder)
     mean = RunningMean(recipe.optimizer.ema) if recipe.optimizer.ema else None
     checkpoints = Checkpoints(folder, recipe.training.checkpoint_every, spec, mean)
-    log = EpochLog(folder, None if bar else say)
+    log = EpochLog(folder, tqdm.write if bar and first else say)
     trainer = _trainer(recipe, folder, _callbacks(recipe, checkpoints, log, bar and first), bar and first)
     checkpoints.listen()
     if say:

@@ -98,9 +98,10 @@ def routed_linear(
     child_weight = None if child_weight is None else _ready(child_weight, compute)
     bias = None if bias is None else bias.to(compute)
     replace = update == "replace"
-    pose, sums = routed_linear_op(
-        poses, weight, child_weight, bias, iterations, squash, replace, leaky, gradient == "last", alphas
-    )
+    inputs = (poses, weight, child_weight, bias)
+    wanted = torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in inputs)
+    op = routed_linear_op if wanted else torch.ops.torchcaps.routed_forward.default
+    pose, sums = op(poses, weight, child_weight, bias, iterations, squash, replace, leaky, gradient == "last", alphas)
     table = None
     if coupling:
         table = _coupling(poses, weight, child_weight, sums, Steps(bias, squash, replace, alphas), leaky)

@@ -82,8 +82,7 @@ class Steps:
         return found
 
 
-@torch.library.custom_op("torchcaps::routed_linear", mutates_args=())
-def routed_linear_op(
+def _forward(
     poses: Tensor,
     weight: Tensor,
     child_weight: Optional[Tensor],
@@ -109,8 +108,7 @@ def routed_linear_op(
         return steps.result(sums[-1]), torch.stack(sums)
 
 
-@routed_linear_op.register_fake
-def _(
+def _fake_forward(
     poses: Tensor,
     weight: Tensor,
     child_weight: Tensor | None,
@@ -124,6 +122,16 @@ def _(
 ) -> tuple[Tensor, Tensor]:
     shape = (poses.shape[0], weight.shape[-3], weight.shape[-1])
     return poses.new_empty(shape), poses.new_empty((iterations, *shape))
+
+
+routed_linear_op = torch.library.custom_op("torchcaps::routed_linear", _forward, mutates_args=())
+routed_linear_op.register_fake(_fake_forward)
+
+# The same without autograd, for where no gradient is wanted: for a single image the way through Python that
+# differentiable ops take would cost as much as the routing itself.
+torch.library.define("torchcaps::routed_forward", torch.library.infer_schema(_forward, mutates_args=()))
+torch.library.impl("torchcaps::routed_forward", "default")(_forward)
+torch.library.register_fake("torchcaps::routed_forward")(_fake_forward)
 
 
 @torch.library.custom_op("torchcaps::routed_linear_backward", mutates_args=())
