@@ -20,6 +20,7 @@ def make_parser() -> tuple[argparse.ArgumentParser, dict[str, list[str]]]:
         description="Capsule networks for PyTorch.",
         epilog="First steps:  torchcaps train        then  torchcaps evaluate runs/quickstart-1",
     )
+    parser.add_argument("--debug", action="store_true", help="show tracebacks")
     parser.add_argument("--version", action="version", version=f"torchcaps {__version__}")
     options: dict[str, list[str]] = {}
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -79,7 +80,8 @@ def guarded(run: Callable[[], int], debug: bool) -> int:
     try:
         return run()
     except CommandError as error:
-        print(f"torchcaps: {error}", file=sys.stderr)
+        if str(error):
+            print(f"torchcaps: {error}", file=sys.stderr)
         return error.code
     except KeyboardInterrupt:
         print("torchcaps: stopped.", file=sys.stderr)

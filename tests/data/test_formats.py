@@ -184,13 +184,13 @@ def test_cifar10_is_downloaded_where_absent(tmp_path, batches, monkeypatch):
     monkeypatch.setattr(cifar, "ARCHIVE", remote)
     with pytest.raises(DataError, match="md5"):
         cifar.cifar10("test", tmp_path, download=True)
-    assert not list((tmp_path / "cache" / "torchcaps" / "cifar10").iterdir())
+    assert not list((tmp_path / "cifar10").iterdir())
     trust(monkeypatch, path)
     told = []
     data = cifar.cifar10("test", tmp_path, download=True, progress=lambda *news: told.append(news))
     assert data.labels.tolist() == labels[10:]
     assert told[-1][:2] == ("cifar-10-binary.tar.gz", path.stat().st_size)
-    assert_is_cifar(None, images, labels)  # from now on it is in the cache
+    assert_is_cifar(tmp_path, images, labels)  # from now on it is in the folder that was named
 
 
 def test_cifar10_unknown_split(tmp_path):

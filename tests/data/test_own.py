@@ -471,7 +471,7 @@ def test_class_may_be_called_train(tmp_path):
 
 def test_unknown_options(tmp_path):
     numbered(tmp_path)
-    with pytest.raises(DataError, match='"train" or "test", got \'valid\''):
+    with pytest.raises(DataError, match="train or test, got 'valid'"):
         image_folder(tmp_path, "valid")
     with pytest.raises(DataError, match='"refuse" or "skip", got \'ignore\''):
         image_folder(tmp_path, "train", unreadable="ignore")
@@ -664,7 +664,7 @@ def test_files_that_are_no_npz(tmp_path):
 
 
 def test_unknown_split_of_arrays(tmp_path):
-    with pytest.raises(DataError, match='"train" or "test", got \'all\''):
+    with pytest.raises(DataError, match="train or test, got 'all'"):
         image_arrays(npz(tmp_path, x=pixels(6, 5, 4), y=Y), "all")
 
 

@@ -235,7 +235,7 @@ def test_sets_that_do_not_fit_together_are_refused():
     [
         (DataOptions(name="mnits"), "Did you mean 'mnist'"),
         (DataOptions(name="no/where"), "no such folder or .npz"),
-        (DataOptions(name="multi-mnist", base="cifar10"), "--data.base must be one of"),
+        (DataOptions(name="multi-mnist", base="cifar10"), "must be one of"),
     ],
 )
 def test_unknown_data_is_refused_with_a_hint(options, words):

@@ -6,7 +6,10 @@ import json
 import math
 import os
 import pickle
+import re
+import signal
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -14,7 +17,7 @@ from safetensors.torch import save_file
 from torchcaps import create_model
 from torchcaps.data.images import Batch, DataError
 from torchcaps.losses import spread_margin_by_epoch
-from torchcaps.training import callbacks, fit, runs
+from torchcaps.training import callbacks, checkpoints, fit, runs
 from torchcaps.training.evaluation import evaluate, predict
 from torchcaps.training.module import CapsuleModule, correct, learning_rate_factor
 from torchcaps.training.recipe import OptimizerOptions
@@ -33,7 +36,7 @@ def rows(folder):
 @pytest.fixture
 def stop_after(monkeypatch):
     """stop_after(n) makes training break off, as a crash would, after step n."""
-    original = callbacks.Checkpoints.on_train_batch_end
+    original = checkpoints.Checkpoints.on_train_batch_end
 
     def arm(step):
         def hook(self, trainer, module, *rest):
@@ -41,7 +44,7 @@ def stop_after(monkeypatch):
             if trainer.global_step == step:
                 raise RuntimeError("crash")
 
-        monkeypatch.setattr(callbacks.Checkpoints, "on_train_batch_end", hook)
+        monkeypatch.setattr(checkpoints.Checkpoints, "on_train_batch_end", hook)
 
     return arm
 
@@ -70,13 +73,15 @@ def test_a_run_folder_tells_all(tiny_recipe, tmp_path):
 
 
 MEAN = ("--optimizer.ema", "0.9", "--optimizer.schedule", "decay")
+CNN = ("--model.name", "cnn-small", "--loss.kind", "cross-entropy")  # which has dropout
+EM = ("--model.options.routing", "em", "--training.inverse_temperature", "[0.01, 0.05, 0.02]")
 ONE_BATCH = ("--training.batch_size", "54")  # an epoch is one batch: 3 steps
 
 
 @pytest.mark.parametrize(
     ("stops", "options"),
     [([stop], ()) for stop in (1, 3, 8, 9, 10, 18)]  # an epoch has nine steps
-    + [([4, 11, 16], ()), ([7], MEAN), ([9], MEAN), ([4, 18], MEAN), ([2], ONE_BATCH)],
+    + [([4, 11, 16], ()), ([7], MEAN), ([9], MEAN), ([4, 18], MEAN), ([2], ONE_BATCH), ([4, 10], CNN), ([4, 9], EM)],
 )
 def test_resuming_is_exact(tiny_recipe, tmp_path, stop_after, stops, options):
     recipe = tiny_recipe("--training.checkpoint_every", "1", *options)
@@ -96,7 +101,7 @@ def test_resuming_is_exact(tiny_recipe, tmp_path, stop_after, stops, options):
 
 @pytest.mark.parametrize("stop", [5, 9, 10, 18, 27])  # an epoch has nine steps
 def test_resuming_after_an_interruption_is_exact(tiny_recipe, tmp_path, monkeypatch, stop):
-    original = callbacks.Checkpoints.on_train_batch_end
+    original = checkpoints.Checkpoints.on_train_batch_end
 
     def interrupted(self, trainer, module, *rest):
         if trainer.global_step == stop:
@@ -106,8 +111,8 @@ def test_resuming_after_an_interruption_is_exact(tiny_recipe, tmp_path, monkeypa
     (tmp_path / "whole").mkdir()
     fit.train(tiny_recipe(), tmp_path / "whole")
     (tmp_path / "broken").mkdir()
-    monkeypatch.setattr(callbacks.Checkpoints, "on_train_batch_end", interrupted)
-    with pytest.raises(callbacks.Interrupted, match="--resume"):
+    monkeypatch.setattr(checkpoints.Checkpoints, "on_train_batch_end", interrupted)
+    with pytest.raises(checkpoints.Interrupted, match="--resume"):
         fit.train(tiny_recipe(), tmp_path / "broken")
     monkeypatch.undo()
     fit.train(tiny_recipe(), tmp_path / "broken", resume=True)
@@ -160,9 +165,31 @@ def test_nan_stops_and_names_step_and_layer(tiny_recipe, tmp_path):
     with pytest.raises(callbacks.TrainingStopped) as caught:
         fit.train(tiny_recipe("--optimizer.lr", "1e30", "--optimizer.schedule", "constant"), tmp_path)
     words = str(caught.value)
-    assert "step" in words
+    assert re.search(r"at step [12]:", words)
     assert "learning rate" in words
-    assert "class_capsules" in words or "decoder" in words or "primary" in words
+    assert "checkpoint" not in words  # there is none yet
+    assert any(layer in words for layer in ("'stem", "'primary", "'class_capsules", "'decoder"))
+
+
+def test_the_first_layer_that_fails_is_named(tiny_recipe, tmp_path, monkeypatch):
+    original = CapsuleModule.training_step
+
+    def poisoned(self, batch, index):
+        if self.trainer.global_step == 4:
+            with torch.no_grad():
+                self.model.primary.conv.weight.fill_(float("inf"))
+        return original(self, batch, index)
+
+    monkeypatch.setattr(CapsuleModule, "training_step", poisoned)
+    with pytest.raises(callbacks.TrainingStopped, match=r"at step 4: the loss is nan.*'primary"):
+        fit.train(tiny_recipe(), tmp_path)
+
+
+def test_an_infinite_loss_stops_too(tiny_recipe, tmp_path, monkeypatch):
+    original = CapsuleModule.training_step
+    monkeypatch.setattr(CapsuleModule, "training_step", lambda self, b, i: original(self, b, i) + float("inf"))
+    with pytest.raises(callbacks.TrainingStopped, match="the loss is inf"):
+        fit.train(tiny_recipe(), tmp_path)
 
 
 def test_nan_keeps_the_last_good_checkpoint(tiny_recipe, tmp_path, monkeypatch):
@@ -251,6 +278,29 @@ def test_inverse_temperature_per_epoch(tiny_recipe, tmp_path, monkeypatch):
     options = ("--model.options.routing", "em", "--training.inverse_temperature", "[0.01, 0.05]")
     fit.train(tiny_recipe(*options), tmp_path)
     assert seen == [0.01] * 9 + [0.05] * 18
+    model, _ = load_model(tmp_path)
+    assert model.class_capsules.routing.inverse_temperature == 0.05  # a loaded model is the one that was validated
+    with pytest.raises(RunError, match="EM routing"):
+        fit.train(tiny_recipe("--training.inverse_temperature", "[0.1]"), tmp_path)
+
+
+def test_signal_handlers_are_given_back(tiny_recipe, tmp_path):
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    fit.train(tiny_recipe("--epochs", "1"), tmp_path)
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_leftovers_of_a_kill_are_removed(tiny_recipe, tmp_path):
+    fit.train(tiny_recipe("--epochs", "1"), tmp_path)
+    (tmp_path / ".checkpoint.ckpt.x1y2").write_bytes(b"half")
+    fit.train(tiny_recipe("--epochs", "1"), tmp_path, resume=True)
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_cnn_on_two_digits_is_refused_in_words(tiny_recipe, tmp_path):
+    recipe = tiny_recipe("--model.name", "cnn-small", "--loss.kind", "cross-entropy", "--data.name", "multi-mnist")
+    with pytest.raises(RunError, match="choose a capsule network"):
+        fit.train(recipe, tmp_path)
 
 
 def test_the_running_mean_is_what_is_saved(tiny_recipe, tmp_path):
@@ -315,6 +365,10 @@ def test_weights_files_are_checked(tmp_path):
 def test_evaluate_refuses_data_of_another_shape(tiny_recipe, tmp_path):
     recipe = tiny_recipe("--epochs", "1")
     fit.train(recipe, tmp_path)
+    np.savez(tmp_path / "others.npz", x=np.zeros((9, 12, 12), np.uint8), y=np.array(["x", "y", "z"] * 3))
+    recipe.data.name = str(tmp_path / "others.npz")
+    with pytest.raises(RunError, match="of x, y, z"):
+        evaluate(tmp_path, recipe.data)
     recipe.data.name = "mnist-mini"
     with pytest.raises(RunError, match="trained for"):
         evaluate(tmp_path, recipe.data)

@@ -49,6 +49,18 @@ def test_every_key_can_be_overridden_and_survives_yaml():
     assert again == recipe
 
 
+def test_options_of_a_model_are_added_to_what_is_there():
+    name = "ablation-routing1-with-reconstruction"
+    recipe = recipe_from_file(name, ["--model.options.routing.iterations", "2", "--model.options.shared=true"])
+    assert recipe.model.options == {"routing": {"name": "dynamic", "iterations": 2}, "decoder": True, "shared": True}
+    recipe = recipe_from_file(
+        "quickstart", ["--model.options.routing", "em", "--model.options.routing.iterations", "2"]
+    )
+    assert recipe.model.options == {"routing": {"name": "em", "iterations": 2}}
+    with pytest.raises(RecipeError, match="needs a value"):
+        recipe_from_file("quickstart", ["--model.options.routing"])
+
+
 def test_an_empty_recipe_has_the_defaults():
     assert recipe_from_values({}) == Recipe()
     assert "optimizer.lr" in known_keys()
@@ -69,6 +81,11 @@ def test_an_empty_recipe_has_the_defaults():
         ({"optimizer": {"schedule": "cosine"}}, "optimizer.schedule"),
         ({"data": {"validation": 1.5}}, "data.validation"),
         ({"data": {"shift": -1}}, "data.shift"),
+        ({"training": {"threads": 0}}, "training.threads"),
+        ({"training": {"seed": -1}}, "training.seed"),
+        ({"training": {"precision": 64}}, "training.precision"),
+        ({"optimizer": {"decay": -0.5}}, "optimizer.decay"),
+        ({"loss": {"margin_schedule": "by-epoch"}}, "spread"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(values, words, tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import errno
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -40,6 +39,6 @@ def user_errors() -> Iterator[None]:
     except (DataError, RecipeError, RunError) as error:
         raise CommandError(error) from error
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EACCES, errno.EPERM, errno.EROFS, errno.EDQUOT):
-            raise CommandError(f"{error.filename or 'a file'}: {error.strerror}.") from error
-        raise
+        if error.strerror is None:
+            raise
+        raise CommandError(f"{error.filename or 'a file'}: {error.strerror}.") from error

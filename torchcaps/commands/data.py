@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 from torchcaps.commands.base import Command, CommandError, user_errors
 
@@ -36,7 +35,7 @@ def _list(arguments: argparse.Namespace) -> int:
 
     for name, data_set in DATA_SETS.items():
         places = [folder / data_set.folder for folder in data_folders(arguments.data_dir) if data_set.folder]
-        here = next((str(place) for place in places if place.is_dir()), None)
+        here = next((str(place) for place in places if place.is_dir() and any(place.iterdir())), None)
         state = "in the package" if not data_set.folder else here or "not here"
         print(f"{name:<16}{data_set.description}  [{state}]")
     for name, text in COMPOSED.items():
@@ -44,27 +43,27 @@ def _list(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _progress(name: str, done: int, total: int | None) -> None:
-    if sys.stderr.isatty():
-        part = f" of {total / 1e6:.1f}" if total else ""
-        end = "\n" if total and done >= total else ""
-        print(f"\r{name}: {done / 1e6:.1f}{part} MB", end=end, file=sys.stderr, flush=True)
-
-
 def _check(arguments: argparse.Namespace, download: bool) -> int:
+    from torchcaps.data.files import print_progress
     from torchcaps.data.options import DataOptions
-    from torchcaps.data.sources import DATA_SETS, load_images
+    from torchcaps.data.sources import COMPOSED, DATA_SETS, evaluation_source, load_images
 
-    if download and arguments.name in DATA_SETS and not DATA_SETS[arguments.name].fetched:
-        raise CommandError(f"{arguments.name} is not fetched: {DATA_SETS[arguments.name].description}.")
-    if download and arguments.name not in DATA_SETS:
-        raise CommandError(f"there is nothing to fetch for {arguments.name!r}; `torchcaps data list` has the names.")
-    options = DataOptions(name=arguments.name, dir=arguments.data_dir, download=download, unreadable="skip")
+    name = arguments.name
+    if download and name in DATA_SETS and not DATA_SETS[name].fetched:
+        raise CommandError(f"{name} is not fetched: {DATA_SETS[name].description}.")
+    if download and name not in DATA_SETS:
+        raise CommandError(f"there is nothing to fetch for {name!r}; `torchcaps data list` has the names.")
+    options = DataOptions(name=name, dir=arguments.data_dir, download=download, unreadable="skip")
     for split in ("train", "test"):
-        data = load_images(options, split, progress=_progress, notice=lambda text: print(f"  {text}"))
+        data = load_images(options, split, print_progress, lambda text: print(f"  {text}"))
+        shape = evaluation_source(options).image_shape if name in COMPOSED else data.image_shape
         counts = data.labels.bincount(minlength=len(data.class_names)).tolist()
-        print(f"{arguments.name} {split}: {len(data):,} images of {'×'.join(map(str, data.image_shape))}")
-        print("  " + ", ".join(f"{name} {count:,}" for name, count in zip(data.class_names, counts, strict=True)))
+        print(f"{name} {split}: {len(data):,} images of {'×'.join(map(str, shape))}")
+        print("  " + ", ".join(f"{label} {count:,}" for label, count in zip(data.class_names, counts, strict=True)))
+        if name == "small-norb":
+            from torchcaps.data.small_norb import small_norb_info  # which the other protocols need
+
+            small_norb_info(split, arguments.data_dir, download=download, progress=print_progress)
     return 0
 
 

@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torchcaps.commands.base import Command, CommandError, user_errors
 
@@ -96,37 +96,51 @@ def _recipe(arguments: argparse.Namespace, overrides: list[str]) -> tuple[Recipe
 
 
 def _train(arguments: argparse.Namespace, recipe: Recipe, name: str) -> int:
-    with user_errors():
-        from torchcaps.training.callbacks import Interrupted, TrainingStopped
-        from torchcaps.training.fit import is_first_process, train
-        from torchcaps.training.runs import CHECKPOINT, WEIGHTS
+    from torchcaps.training.fit import is_first_process
 
-        folder = _folder(arguments, name)
-        if arguments.resume and not (folder / CHECKPOINT).is_file():
-            raise CommandError(f"{folder} has no checkpoint yet: start again with --output and another folder.")
-        bar = sys.stderr.isatty()
-        try:
-            summary = train(recipe, folder, arguments.resume is not None, _say, bar)
-        except Interrupted as stop:
-            raise CommandError(stop, code=130) from stop
-        except TrainingStopped as stop:
-            raise CommandError(stop) from stop
-        except (ValueError, TypeError) as error:  # a model's or a loss's own words about options that do not fit
+    try:
+        with user_errors():
+            return _train_and_tell(arguments, recipe, name)
+    except CommandError as error:
+        raise error if is_first_process() else CommandError("", error.code) from error  # one process speaks
+
+
+def _train_and_tell(arguments: argparse.Namespace, recipe: Recipe, name: str) -> int:
+    from torchcaps.training.callbacks import TrainingStopped
+    from torchcaps.training.checkpoints import Interrupted
+    from torchcaps.training.fit import is_first_process, train
+    from torchcaps.training.runs import CHECKPOINT
+
+    folder = _folder(arguments, name)
+    resume = (folder / CHECKPOINT).is_file()
+    if arguments.resume and not resume:
+        _say(f"{folder} has no checkpoint yet: from the beginning.")
+    try:
+        summary = train(recipe, folder, resume, _say, sys.stderr.isatty())
+    except Interrupted as stop:
+        raise CommandError(stop, code=130) from stop
+    except TrainingStopped as stop:
+        raise CommandError(stop) from stop
+    except Exception as error:
+        if not arguments.resume and not (folder / "tensorboard").exists() and is_first_process():
+            shutil.rmtree(folder, ignore_errors=True)  # made for this run, which never began
+        if isinstance(error, (ValueError, TypeError)):  # a model's or a loss's own words about options that do not fit
             raise CommandError(error) from error
-        finally:
-            if not any((folder / file).exists() for file in (CHECKPOINT, WEIGHTS)) and is_first_process():
-                shutil.rmtree(folder, ignore_errors=True)  # made for this run, which came to nothing
-        if not is_first_process():
-            return 0
-        watched = f", validation accuracy {summary['val_accuracy']:.2%}" if "val_accuracy" in summary else ""
-        _say(f"Trained {summary['epochs']} epochs in {summary['training_seconds']:.0f} s{watched}.")
-        if arguments.evaluate:
-            from torchcaps.training.evaluation import evaluate
-
-            result = evaluate(folder)
-            _say(f"Test accuracy: {result['accuracy']:.2%} on {result['images']:,} images never seen before.")
-        _say(f"Run folder: {folder}")
+        raise
+    if is_first_process():
+        _tell(arguments, folder, summary)
     return 0
+
+
+def _tell(arguments: argparse.Namespace, folder: Path, summary: dict[str, Any]) -> None:
+    watched = f", validation accuracy {summary['val_accuracy']:.2%}" if "val_accuracy" in summary else ""
+    _say(f"Trained {summary['epochs']} epochs in {summary['training_seconds']:.0f} s{watched}.")
+    if arguments.evaluate:
+        from torchcaps.training.evaluation import evaluate
+
+        result = evaluate(folder)
+        _say(f"Test accuracy: {result['accuracy']:.2%} on {result['images']:,} images never seen before.")
+    _say(f"Run folder: {folder}")
 
 
 def _say(text: str) -> None:
@@ -141,7 +155,7 @@ def _folder(arguments: argparse.Namespace, name: str) -> Path:
     if arguments.resume:
         return Path(arguments.resume)
     if not is_first_process():
-        return Path(os.environ.get("TORCHCAPS_RUN", "runs"))
+        return Path(arguments.output or os.environ.get("TORCHCAPS_RUN", "runs/of-the-first-process"))
     folder = new_run_folder(name, arguments.output)
     os.environ["TORCHCAPS_RUN"] = str(folder)
     return folder

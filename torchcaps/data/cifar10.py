@@ -62,7 +62,7 @@ def _source(folders: list[Path], download: bool, progress: Progress | None) -> P
         if (folder / UNPACKED).is_dir():
             return folder / UNPACKED
     if download:
-        return fetch(ARCHIVE, folders[-1], progress)
+        return fetch(ARCHIVE, folders[0], progress)
     looked = "\n  ".join(str(folder / name) for folder in folders for name in (ARCHIVE.name, f"{UNPACKED}{os.sep}"))
     raise DataError(
         f"cifar10 is not here: neither the archive nor what it unpacks to was found at\n  {looked}\n"

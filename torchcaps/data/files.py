@@ -59,17 +59,25 @@ def find_file(folders: Sequence[Path], name: str) -> Path | None:
 def require_file(
     data_set: str, folders: Sequence[Path], file: RemoteFile, download: bool, progress: Progress | None = None
 ) -> Path:
-    """A data set's file, found in one of the folders or else downloaded to the last of them."""
+    """A data set's file, found in one of the folders or else downloaded to the first of them."""
     found = find_file(folders, file.name)
     if found is not None:
         return found
     if download:
-        return fetch(file, folders[-1], progress)
+        return fetch(file, folders[0], progress)
     looked = "\n  ".join(str(folder / file.name) for folder in folders)
     raise DataError(
         f"{data_set} is not here: {file.name} was looked for in\n  {looked}\n"
         f"Run `torchcaps data get {data_set}`, or put the file from {file.url} into one of these folders."
     )
+
+
+def print_progress(name: str, done: int, total: int | None) -> None:
+    """How far a download is, on a terminal."""
+    if sys.stderr.isatty():
+        part = f" of {total / 1e6:.1f}" if total else ""
+        end = "\n" if total and done >= total else ""
+        print(f"\r{name}: {done / 1e6:.1f}{part} MB", end=end, file=sys.stderr, flush=True)  # noqa: T201
 
 
 def file_md5(path: Path) -> str:

@@ -16,6 +16,12 @@ class DataError(Exception):
     """Something is wrong with data that a user has given or asked for; the message says what to do."""
 
 
+def check_split(split: str) -> None:
+    """Refuse anything but the two splits that every data set has."""
+    if split not in ("train", "test"):
+        raise DataError(f"the split must be train or test, got {split!r}. Validation images are cut from train.")
+
+
 class Batch(NamedTuple):
     """What a model trains on.
 

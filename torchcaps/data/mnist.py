@@ -8,7 +8,7 @@ from pathlib import Path
 
 from torchcaps.data.files import Progress, RemoteFile, data_folders, find_file, require_file
 from torchcaps.data.idx import read_idx
-from torchcaps.data.images import ImageSet
+from torchcaps.data.images import ImageSet, check_split
 
 DIGITS = tuple("0123456789")
 CLOTHES = (
@@ -57,6 +57,7 @@ def _idx_set(
     download: bool,
     progress: Progress | None,
 ) -> ImageSet:
+    check_split(split)
     arrays = {}
     for part, dimensions in (("images", 3), ("labels", 1)):
         file = NAMES[split, part]
@@ -88,7 +89,7 @@ def fashion_mnist(
     """Fashion-MNIST: as many clothes (Xiao, Rasul and Vollgraf 2017), from ``fashion_mnist/`` or Debian's package."""
     folders = [folder / "fashion_mnist" for folder in data_folders(data_dir)]
     if find_file([DEBIAN_FASHION], NAMES["train", "images"]):
-        folders.insert(len(folders) - 1, DEBIAN_FASHION)
+        folders.append(DEBIAN_FASHION)
     return _idx_set("fashion-mnist", split, folders, FASHION_MD5, FASHION_URL, CLOTHES, download, progress)
 
 
@@ -97,6 +98,7 @@ def mnist_mini(split: str, data_dir: str | os.PathLike[str] | None = None) -> Im
     import numpy as np
     import torch
 
+    check_split(split)
     with resources.files("torchcaps.data").joinpath("mnist_mini.npz").open("rb") as file:
         content = np.load(file, allow_pickle=False)
         images, labels = content[f"{split}_images"], content[f"{split}_labels"]

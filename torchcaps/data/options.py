@@ -18,9 +18,9 @@ class DataOptions:
         dir: folder with data sets; else TORCHCAPS_DATA, then the user's cache.
         download: fetch the data set if it is not there.
         base: the digits that multi-mnist and affine-mnist are made from.
-        shift: training images are shifted by up to so many pixels.
+        shift: training images are shifted by up to so many pixels (multi-mnist and affine-mnist have their own).
         validation: part of the training images that is kept aside to watch training, cut by the seed.
-        image_size: side that one's own images are brought to.
+        image_size: side that the images of one's own folder are brought to.
         unreadable: refuse or skip images that cannot be read.
         protocol: split of small-norb: instance, azimuth or elevation.
     """

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeVar
 import torch
 from torch import Tensor
 
-from torchcaps.data.images import DataError, ImageSet
+from torchcaps.data.images import DataError, ImageSet, check_split
 from torchcaps.data.own_arrays import (
     NO_TEST,
     SPLITS,
     OwnData,
     check_class_names,
-    check_split,
     image_arrays,
     stratified_cut,
 )

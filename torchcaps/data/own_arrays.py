@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from torchcaps.data.images import DataError, ImageSet
+from torchcaps.data.images import DataError, ImageSet, check_split
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,12 +28,6 @@ class OwnData:
 
     data: ImageSet
     skipped: tuple[str, ...]
-
-
-def check_split(split: str) -> None:
-    """Raises :class:`DataError` unless ``split`` is "train" or "test"."""
-    if split not in SPLITS:
-        raise DataError(f'the split must be "train" or "test", got {split!r}.')
 
 
 def check_class_names(names: Sequence[str], where: object) -> tuple[str, ...]:

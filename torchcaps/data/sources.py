@@ -53,16 +53,23 @@ DIGIT_SETS = ("mnist-mini", "mnist", "fashion-mnist")
 
 
 def load_images(
-    options: DataOptions, split: str, progress: Progress | None = None, notice: Notice | None = None
+    options: DataOptions,
+    split: str,
+    progress: Progress | None = None,
+    notice: Notice | None = None,
+    class_names: tuple[str, ...] | None = None,
 ) -> ImageSet:
-    """The ``train`` or ``test`` images of a data set by name, or of a user's folder or .npz by path."""
+    """The ``train`` or ``test`` images of a data set by name, or of a user's folder or .npz by path.
+
+    ``class_names`` are those of a model that is trained already; a folder's classes are then numbered by them.
+    """
     name = options.base if options.name in COMPOSED else options.name
     if options.name in COMPOSED and name not in DIGIT_SETS:
-        raise DataError(
-            f"{options.name} is made from digits: --data.base must be one of {', '.join(DIGIT_SETS)}, got {name!r}."
-        )
+        raise DataError(f"--data.base of {options.name} must be one of {', '.join(DIGIT_SETS)}; got {name!r}.")
+    if options.image_size is not None and not Path(options.name).is_dir():
+        raise DataError(f"--data.image_size is for a folder of one's own images; {options.name} has its own size.")
     if name not in DATA_SETS:
-        return _own_images(options, split, notice)
+        return _own_images(options, split, notice, class_names)
     extra: dict[str, object] = {"data_dir": options.dir}
     if DATA_SETS[name].fetched:
         extra |= {"download": options.download, "progress": progress}
@@ -71,7 +78,9 @@ def load_images(
     return DATA_SETS[name].load(split, **extra)
 
 
-def _own_images(options: DataOptions, split: str, notice: Notice | None) -> ImageSet:
+def _own_images(
+    options: DataOptions, split: str, notice: Notice | None, class_names: tuple[str, ...] | None
+) -> ImageSet:
     path = Path(options.name)
     if not path.exists():
         if os.sep in options.name or path.suffix:
@@ -82,7 +91,8 @@ def _own_images(options: DataOptions, split: str, notice: Notice | None) -> Imag
             raise DataError(f"{error} One's own images: a folder of class folders, or an .npz with x and y.") from None
     own = importlib.import_module("torchcaps.data.own")
     if path.is_dir():
-        found = own.image_folder(path, split, image_size=options.image_size, unreadable=options.unreadable)
+        chosen = {"image_size": options.image_size, "unreadable": options.unreadable, "class_names": class_names}
+        found = own.image_folder(path, split, **chosen)
     else:
         found = own.image_arrays(path, split)
     if found.skipped and notice:
@@ -120,10 +130,13 @@ def training_sources(
 
 
 def evaluation_source(
-    options: DataOptions, split: str = "test", progress: Progress | None = None, notice: Notice | None = None
+    options: DataOptions,
+    split: str = "test",
+    notice: Notice | None = None,
+    class_names: tuple[str, ...] | None = None,
 ) -> Source:
     """What a trained model is judged on."""
-    data = load_images(options, split, progress, notice)
+    data = load_images(options, split, None, notice, class_names)
     if options.name == "multi-mnist":
         return MultiDigits(data)
     if options.name == "affine-mnist":

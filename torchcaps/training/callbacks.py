@@ -1,12 +1,12 @@
-"""What happens around the steps: checkpoints, schedules, running means, logs, and stopping in good order."""
+"""What happens around the steps: schedules, running means, logs, and a stop at the first NaN."""
 
 from __future__ import annotations
 
 import csv
 import io
-import signal
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +14,11 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 
+from torchcaps.data.images import Batch
 from torchcaps.losses import spread_margin_by_epoch, spread_margin_by_step
 from torchcaps.routing.em import EMRouting
 from torchcaps.training.module import CapsuleModule
-from torchcaps.training.runs import (
-    CHECKPOINT,
-    METRICS,
-    WEIGHTS,
-    ModelSpec,
-    RunError,
-    save_weights,
-    write_atomically,
-    write_text,
-)
+from torchcaps.training.runs import CHECKPOINT, METRICS, ModelSpec, RunError, write_text
 
 
 class TrainingStopped(Exception):  # noqa: N818 - an end, not an error
@@ -58,17 +50,29 @@ class MarginSchedule(pl.Callback):
 
 
 class InverseTemperature(pl.Callback):
-    """Sets λ of every EM routing, one value per epoch; the last one stays."""
+    """Sets λ of every EM routing, one value per epoch; the last one stays. The model is saved with the λ in force."""
 
     def __init__(self, values: list[float]) -> None:
         self.values = values
+        self.value = values[0]
 
-    def on_train_epoch_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """Set λ."""
-        value = self.values[min(trainer.current_epoch, len(self.values) - 1)]
+    def on_fit_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        """Refuse a model that has no λ."""
+        if not any(isinstance(part, EMRouting) for part in module.modules()):
+            raise RunError("training.inverse_temperature is the λ of EM routing, which this model does not have.")
+
+    def on_train_batch_start(self, trainer: pl.Trainer, module: pl.LightningModule, batch: Any, batch_idx: int) -> None:
+        """Set λ; every batch, because a resumed epoch does not start again."""
+        self.value = self.values[min(trainer.current_epoch, len(self.values) - 1)]
         for part in module.modules():
             if isinstance(part, EMRouting):
-                part.inverse_temperature = value
+                part.inverse_temperature = self.value
+
+    def applied(self, spec: ModelSpec) -> ModelSpec:
+        """The model with this λ among its options, so that it is the same when it is built again."""
+        routing = spec.options.get("routing", "em")
+        mapping = {"name": routing} if isinstance(routing, str) else dict(routing)
+        return replace(spec, options=spec.options | {"routing": mapping | {"inverse_temperature": self.value}})
 
 
 class RunningMean(pl.Callback):
@@ -78,10 +82,10 @@ class RunningMean(pl.Callback):
         self.factor = factor
         self.mean: dict[str, Tensor] = {}
 
-    def on_fit_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+    def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         """Start at the first weights, unless resumed."""
-        if not self.mean:
-            self.mean = {name: value.detach().clone() for name, value in _model(module).state_dict().items()}
+        start = self.mean or _model(module).state_dict()
+        self.mean = {name: value.detach().clone().to(module.device) for name, value in start.items()}
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
         """Mean ← f·mean + (1 − f)·weights."""
@@ -120,21 +124,68 @@ class RunningMean(pl.Callback):
 class StopOnNonFinite(pl.Callback):
     """Stops before a NaN or an infinity reaches the weights, and says where it was seen first."""
 
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.batch: Batch | None = None
+
+    def on_train_batch_start(self, trainer: pl.Trainer, module: pl.LightningModule, batch: Any, batch_idx: int) -> None:
+        """Keep the batch, to look for the layer with it."""
+        self.batch = batch
+
+    def on_before_backward(self, trainer: pl.Trainer, module: pl.LightningModule, loss: Tensor) -> None:
+        """Look at the loss."""
+        if not bool(loss.isfinite()):
+            where = first_bad_layer(_model(module), self.batch) if self.batch is not None else None
+            layer = (
+                f"the output of {where!r} is the first that is not finite"
+                if where
+                else "all layers' outputs are finite"
+            )
+            self.stop(trainer, f"the loss is {float(loss.detach()):.4g} and {layer}")
+
     def on_before_optimizer_step(self, trainer: pl.Trainer, module: pl.LightningModule, optimizer: Any) -> None:
-        """Look at the gradients; a loss that is not finite makes gradients that are not."""
+        """Look at the gradients. With a gradient scaler infinities are ordinary, and it looks itself."""
+        if trainer.precision == "16-mixed":
+            return
         named = [(name, p.grad) for name, p in _model(module).named_parameters() if p.grad is not None]
         norms = torch.stack(torch._foreach_norm([grad for _, grad in named]))
-        if bool(norms.isfinite().all()):
-            return
-        bad = [name for (name, _), norm in zip(named, norms, strict=True) if not bool(norm.isfinite())]
-        loss = trainer.callback_metrics.get("loss")
-        value = "unknown" if loss is None else f"{float(loss):.4g}"
+        if not bool(norms.isfinite().all()):
+            bad = [name for (name, _), norm in zip(named, norms, strict=True) if not bool(norm.isfinite())]
+            self.stop(
+                trainer, f"{len(bad)} of {len(named)} gradients are not finite, that of {bad[-1]!r} before the others"
+            )
+
+    def stop(self, trainer: pl.Trainer, what: str) -> None:
+        """End training."""
+        kept = ""
+        if (self.folder / CHECKPOINT).exists():
+            kept = f" The last checkpoint is good; {self.folder} can be resumed."
         raise TrainingStopped(
-            f"NaN or infinity in the gradient of {len(bad)} of {len(named)} parameters at step {trainer.global_step}, "
-            f"the last in the network being {bad[-1]!r}; the loss was {value}. "
-            "Likely a too large learning rate (--optimizer.lr), or images that are not finite. "
-            f"The weights are those before this step; the last checkpoint is good."
+            f"NaN or infinity at step {trainer.global_step}: {what}. Likely a too large learning rate "
+            f"(--optimizer.lr), or images that are not finite.{kept}"
         )
+
+
+def first_bad_layer(model: nn.Module, batch: Batch) -> str | None:
+    """The first module, in the order of computation, that gives a NaN or an infinity for a batch."""
+    found: list[str] = []
+
+    def watch(name: str) -> Callable[..., None]:
+        def look(_: nn.Module, __: Any, output: Any) -> None:
+            tensors = output if isinstance(output, tuple) else (output,)
+            if any(isinstance(t, Tensor) and not bool(t.isfinite().all()) for t in tensors):
+                found.append(name)
+
+        return look
+
+    hooks = [part.register_forward_hook(watch(name)) for name, part in model.named_modules() if name]
+    try:
+        with torch.no_grad():
+            model(batch.images, batch.labels)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return found[0] if found else None
 
 
 class EpochLog(pl.Callback):
@@ -193,75 +244,3 @@ class EpochLog(pl.Callback):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """From a checkpoint."""
         self.rows, self.seconds = state["rows"], state["seconds"]
-
-
-class Checkpoints(pl.Callback):
-    """A resumable checkpoint every few steps and at the end of an epoch, and then the weights too.
-
-    A file is written beside the old one and then takes its place, so there is a whole one at any moment. Ctrl-C and
-    SIGTERM are answered after the step in progress.
-    """
-
-    def __init__(self, folder: Path, every: int, spec: ModelSpec, mean: RunningMean | None = None) -> None:
-        self.folder, self.every, self.spec, self.mean = folder, every, spec, mean
-        self.signal: int | None = None
-
-    def listen(self) -> None:
-        """Take note of signals instead of dying of the first; a second Ctrl-C ends at once."""
-
-        def note(number: int, _: Any) -> None:
-            if self.signal is not None:
-                raise KeyboardInterrupt
-            self.signal = number
-
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, note)
-
-    def save(self, trainer: pl.Trainer) -> None:
-        """Write the checkpoint; every process takes part, one writes."""
-        path = self.folder / CHECKPOINT
-        try:
-            if trainer.is_global_zero:
-                write_atomically(path, lambda temporary: trainer.save_checkpoint(temporary))
-            else:
-                trainer.save_checkpoint(path)
-        except OSError as error:
-            raise RunError(
-                f"the checkpoint {path} cannot be written: {error.strerror or error}. The last one is kept."
-            ) from error
-
-    def on_train_batch_end(
-        self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        """Save now and then, and when asked to stop."""
-        if batch_idx + 1 < trainer.num_training_batches:  # the end of an epoch is still to come, after its last batch
-            self.save_or_stop(trainer, trainer.global_step % self.every == 0)
-
-    def on_train_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """Save the weights, and a checkpoint."""
-        if trainer.is_global_zero:
-            self.save_weights(module)
-        self.save_or_stop(trainer, due=True)
-
-    def save_or_stop(self, trainer: pl.Trainer, due: bool) -> None:
-        """Save if it is due, or if any process was asked to stop: then all stop at the same step."""
-        stop = trainer.strategy.reduce_boolean_decision(self.signal is not None, all=False)
-        if due or stop:
-            self.save(trainer)
-        if stop:
-            raise Interrupted(
-                f"Stopped after step {trainer.global_step}. Continue with: torchcaps train --resume {self.folder}"
-            )
-
-    def save_weights(self, module: pl.LightningModule) -> None:
-        """The weights, or their running mean."""
-        assert isinstance(module, CapsuleModule)
-        if self.mean is not None:
-            self.mean.swap(module)
-        try:
-            save_weights(self.folder / WEIGHTS, module.model, self.spec)
-        except OSError as error:
-            raise RunError(f"the weights in {self.folder} cannot be written: {error.strerror or error}.") from error
-        finally:
-            if self.mean is not None:
-                self.mean.swap(module)

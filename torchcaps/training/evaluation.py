@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,11 +57,13 @@ def evaluate(run: str | os.PathLike[str], overrides: DataOptions | None = None, 
     recipe = read_run_recipe(folder)
     model, spec = load_model(folder)
     options = overrides or recipe.data
-    source = evaluation_source(options, split)
-    if source.image_shape != spec.image_shape or len(source.class_names) != len(spec.class_names):
+    if overrides is not None and Path(options.name).is_dir():
+        options = replace(options, image_size=spec.image_shape[1])  # as the model saw them
+    source = evaluation_source(options, split, class_names=spec.class_names)
+    if source.image_shape != spec.image_shape or source.class_names != spec.class_names:
         raise RunError(
-            f"{options.name} has images of {source.image_shape} in {len(source.class_names)} classes, but this model "
-            f"was trained for {spec.image_shape} in {len(spec.class_names)}."
+            f"{options.name} has images of {source.image_shape} of {', '.join(source.class_names)}, but this model was "
+            f"trained for {spec.image_shape} of {', '.join(spec.class_names)}."
         )
     result = {"data": options.name, "split": split, **measure(model, source)}
     if overrides is None:

@@ -14,27 +14,24 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from lightning_fabric.utilities.exceptions import MisconfigurationException
 from pytorch_lightning.callbacks import TQDMProgressBar
 from pytorch_lightning.loggers import TensorBoardLogger
 from tqdm import tqdm
 
 from torchcaps.data.batches import TrainingBatches
+from torchcaps.data.files import print_progress
 from torchcaps.data.sources import training_sources
 from torchcaps.models.cnn import parameter_count
-from torchcaps.training.callbacks import (
-    Checkpoints,
-    EpochLog,
-    InverseTemperature,
-    MarginSchedule,
-    RunningMean,
-    StopOnNonFinite,
-)
+from torchcaps.training.callbacks import EpochLog, InverseTemperature, MarginSchedule, RunningMean, StopOnNonFinite
+from torchcaps.training.checkpoints import Checkpoints, WholeFiles, signals_given_back
 from torchcaps.training.module import CapsuleModule
 from torchcaps.training.recipe import Recipe
 from torchcaps.training.runs import (
     CHECKPOINT,
     RunError,
     model_spec,
+    remove_leftovers,
     write_recipe,
     write_text,
     write_versions,
@@ -47,6 +44,13 @@ REPORTED = ("train_loss", "train_accuracy", "val_loss", "val_accuracy")
 def is_first_process() -> bool:
     """Whether this process is the one that writes and speaks."""
     return all(int(os.environ.get(name, 0)) == 0 for name in ("RANK", "LOCAL_RANK", "SLURM_PROCID"))
+
+
+def _follow_torchrun(recipe: Recipe) -> None:
+    """Under torchrun the number of processes is what it has started."""
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        here, all_of_them = int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["WORLD_SIZE"])
+        recipe.training.devices, recipe.training.nodes = here, all_of_them // here
 
 
 class Bar(TQDMProgressBar):
@@ -73,13 +77,10 @@ def _quiet() -> None:
 
 
 def _callbacks(recipe: Recipe, checkpoints: Checkpoints, log: EpochLog, bar: bool) -> list[pl.Callback]:
-    found: list[pl.Callback] = [StopOnNonFinite()]
-    if recipe.loss.kind == "spread" and recipe.loss.margin_schedule != "constant":
+    found: list[pl.Callback] = [StopOnNonFinite(checkpoints.folder)]
+    if recipe.loss.margin_schedule != "constant":
         found.append(MarginSchedule(recipe.loss.margin_schedule))
-    if recipe.training.inverse_temperature:
-        found.append(InverseTemperature(recipe.training.inverse_temperature))
-    if checkpoints.mean is not None:
-        found.append(checkpoints.mean)
+    found += [part for part in (checkpoints.temperature, checkpoints.mean) if part is not None]
     found += [log, checkpoints]  # in this order: what the log and the mean know belongs into the checkpoint
     if bar:
         found.append(Bar(refresh_rate=5, leave=False))
@@ -99,38 +100,57 @@ def train(
         bar: show a progress bar.
     """
     _quiet()
+    _follow_torchrun(recipe)
     first = is_first_process()
     say = say if first else None
     if recipe.training.threads:
         torch.set_num_threads(recipe.training.threads)
-    source, validation = training_sources(recipe.data, recipe.training.seed, notice=say)
+    source, validation = training_sources(recipe.data, recipe.training.seed, print_progress, say)
     spec = model_spec(recipe, source.image_shape, source.class_names, source.objects)
     torch.manual_seed(recipe.training.seed)
     module = CapsuleModule(spec.build(), recipe, source, validation)
     training = recipe.training
-    TrainingBatches(source, training.batch_size, training.seed, world=training.devices * training.nodes)  # or refuse
+    _try_one_batch(module, TrainingBatches(source, training.batch_size, 0, world=training.devices * training.nodes))
     if resume:
         _check_checkpoint(folder / CHECKPOINT, module)
+        if first:
+            remove_leftovers(folder)
     elif first:
         write_recipe(folder, recipe)
         write_versions(folder)
     mean = RunningMean(recipe.optimizer.ema) if recipe.optimizer.ema else None
-    checkpoints = Checkpoints(folder, recipe.training.checkpoint_every, spec, mean)
+    temperature = InverseTemperature(training.inverse_temperature) if training.inverse_temperature else None
+    checkpoints = Checkpoints(folder, training.checkpoint_every, spec, mean, temperature)
     log = EpochLog(folder, tqdm.write if bar and first else say)
-    trainer = _trainer(recipe, folder, _callbacks(recipe, checkpoints, log, bar and first), bar and first)
-    checkpoints.listen()
+    callbacks = _callbacks(recipe, checkpoints, log, bar and first)
+    try:
+        trainer = _trainer(recipe, folder, callbacks, bar and first)
+    except MisconfigurationException as error:
+        raise RunError(str(error).split("\n")[0]) from error
     if say:
         kept = f", {len(validation)} to validate" if validation is not None else ""
         say(f"{spec.name}, {parameter_count(module.model):,} parameters; {len(source)} images to train on{kept}.")
     path = folder / CHECKPOINT if resume else None
     started = time.perf_counter()
     try:
-        trainer.fit(module, ckpt_path=path, weights_only=True)
+        with signals_given_back():
+            trainer.fit(module, ckpt_path=path, weights_only=True)
     except OSError as error:
         if error.filename is None and error.errno is None:
             raise
         raise RunError(f"{error.filename or folder} cannot be written: {error.strerror}.") from error
+    except MisconfigurationException as error:
+        raise RunError(str(error).split("\n")[0]) from error
     return _finish(recipe, folder, module, log, time.perf_counter() - started, trainer.is_global_zero)
+
+
+def _try_one_batch(module: CapsuleModule, batches: TrainingBatches) -> None:
+    """Let model and loss refuse what does not fit together, before anything is written."""
+    batch = batches.source.batch(torch.arange(2), 0)
+    module.eval()
+    with torch.no_grad():
+        module.loss(module.model(batch.images, batch.labels), batch.labels, batch.targets)
+    module.train()
 
 
 def _check_checkpoint(path: Path, module: CapsuleModule) -> None:
@@ -148,6 +168,7 @@ def _check_checkpoint(path: Path, module: CapsuleModule) -> None:
 def _trainer(recipe: Recipe, folder: Path, callbacks: list[pl.Callback], bar: bool) -> pl.Trainer:
     training = recipe.training
     several = training.devices * training.nodes > 1
+    idle_decoder = recipe.loss.reconstruction_scale == 0  # DDP must be told of parameters without gradients
     accelerator = training.accelerator
     if accelerator == "auto":
         accelerator = "gpu" if torch.cuda.is_available() else "cpu"
@@ -155,10 +176,11 @@ def _trainer(recipe: Recipe, folder: Path, callbacks: list[pl.Callback], bar: bo
         accelerator=accelerator,
         devices=training.devices,
         num_nodes=training.nodes,
-        strategy="ddp" if several else "auto",
+        strategy=("ddp_find_unused_parameters_true" if idle_decoder else "ddp") if several else "auto",
         precision=training.precision,  # type: ignore[arg-type]
         max_epochs=training.epochs,
         callbacks=callbacks,
+        plugins=[WholeFiles()],
         logger=TensorBoardLogger(folder, name="tensorboard", version=""),
         enable_checkpointing=False,
         enable_model_summary=False,

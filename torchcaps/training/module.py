@@ -12,6 +12,7 @@ from torchmetrics import MeanMetric
 
 from torchcaps.data.batches import EvaluationBatches, TrainingBatches
 from torchcaps.data.images import Batch, Source
+from torchcaps.data.randomness import sub_seed
 from torchcaps.losses import CapsuleLoss
 from torchcaps.training.recipe import OptimizerOptions, Recipe
 
@@ -49,11 +50,10 @@ class CapsuleModule(pl.LightningModule):
         super().__init__()
         self.model, self.recipe, self.train_source, self.validation_source = model, recipe, train, validation
         self.loss = CapsuleLoss(recipe.loss.kind, reconstruction_scale=recipe.loss.reconstruction_scale)
+        self.counted: dict[str, Tensor] = {}
         self.means = nn.ModuleDict(
             {f"{part}_{name}": MeanMetric() for part in ("train", "val") for name in ("loss", "accuracy")}
         )
-        for name in ("loss", "accuracy"):
-            self.mean("train", name).persistent(True)  # in the checkpoint: a resumed epoch reports all of itself
 
     def mean(self, part: str, name: str) -> MeanMetric:
         """The running mean of a number."""
@@ -72,6 +72,33 @@ class CapsuleModule(pl.LightningModule):
     def on_train_epoch_start(self) -> None:
         """A checkpoint from the end of an epoch is taken up with the next; Lightning does not tell the loader."""
         self.batches.start(self.trainer.current_epoch)
+
+    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
+        """Dropout and the like follow from seed and step, so that a resumed run draws the same."""
+        torch.manual_seed(sub_seed(self.recipe.training.seed, 4, self.trainer.global_step, self.trainer.global_rank))
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """What the epoch has counted so far, over all processes: a resumed epoch reports all of itself."""
+        counted = {}
+        for name in ("loss", "accuracy"):
+            metric = self.mean("train", name)
+            pair = torch.stack([metric.mean_value, metric.weight]).detach()
+            everyone = self.all_gather(pair)
+            assert isinstance(everyone, Tensor)
+            counted[name] = everyone.reshape(-1, 2).sum(dim=0).cpu()
+        checkpoint["counted"] = counted
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Take it up; one process for all."""
+        self.counted = checkpoint["counted"]
+
+    def on_train_start(self) -> None:
+        """See above; by now it is known which process this is."""
+        for name, (value, weight) in self.counted.items():
+            if self.trainer.global_rank == 0:
+                metric = self.mean("train", name)
+                metric.mean_value, metric.weight = value.to(self.device), weight.to(self.device)
+        self.counted = {}
 
     def val_dataloader(self) -> EvaluationBatches | list[Any]:
         """Validation batches of this process."""

@@ -73,7 +73,7 @@ class TrainingOptions:
         devices: processes on this machine.
         nodes: machines.
         accelerator: cpu, gpu or auto.
-        precision: 32, or bf16-mixed and so on, as Lightning names them.
+        precision: 32, bf16-mixed or 16-mixed, as Lightning names them.
         checkpoint_every: steps between resumable checkpoints.
         inverse_temperature: of EM routing, per epoch: a list; the last one stays. Not given: as the model has it.
         threads: of one process; not given: as many as torch takes.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import copy
 import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
@@ -29,6 +30,7 @@ SECTIONS: dict[str, type] = {
     "optimizer": OptimizerOptions,
     "training": TrainingOptions,
 }
+PRECISIONS = ("32", "bf16-mixed", "16-mixed")
 FREE = ("model.options",)  # a model's options are checked by the model
 SHORT = {
     "--data-dir": "--data.dir",
@@ -60,10 +62,10 @@ def known_keys() -> list[str]:
 
 
 def _unknown(key: str, known: Iterable[str]) -> RecipeError:
-    near = difflib.get_close_matches(key, list(known), n=1, cutoff=0.5)
+    near = difflib.get_close_matches(key, list(known), n=1, cutoff=0.6)
     last = [name for name in known if name.rsplit(".", 1)[-1] == key.rsplit(".", 1)[-1]]
     guess = next(iter(last or near), None)
-    hint = f" Did you mean {guess!r}?" if guess else " `torchcaps train --help` lists all keys."
+    hint = f" Did you mean {guess!r}?" if guess else " `torchcaps train --keys` lists all."
     return RecipeError(f"a recipe has no key {key!r}.{hint}")
 
 
@@ -134,12 +136,43 @@ def read_values(name: str | Path) -> dict[str, Any]:
     return dict(values)
 
 
+def _with_model_options(values: dict[str, Any], overrides: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    """Put --model.options.a.b VALUE where it belongs, beside what is there; returns the other overrides too.
+
+    A routing that is given by its name becomes a mapping with that name, to which options are added.
+    """
+    import yaml
+
+    values = copy.deepcopy(values)
+    options = values.setdefault("model", {}).setdefault("options", {})
+    others: list[str] = []
+    rest = list(overrides)
+    while rest:
+        name, equals, value = rest.pop(0).partition("=")
+        if not name.startswith("--model.options."):
+            others.append(name + equals + value)
+            continue
+        if not equals:
+            if not rest:
+                raise RecipeError(f"{name} needs a value.")
+            value = rest.pop(0)
+        *path, last = name.removeprefix("--model.options.").split(".")
+        place = options
+        for step in path:
+            inner = place.get(step, {})
+            place[step] = {"name": inner} if isinstance(inner, str) else inner
+            place = place[step]
+        place[last] = yaml.safe_load(value)
+    return values, others
+
+
 def recipe_from_values(values: dict[str, Any], overrides: Sequence[str] = ()) -> Recipe:
     """A recipe from plain values, with command-line overrides; every value is checked against its type."""
     parser = make_parser()
+    values, others = _with_model_options(values, _checked_arguments(overrides))
     try:
         base = parser.parse_object(values)
-        parsed = parser.instantiate(parser.parse_args(_checked_arguments(overrides), namespace=base))
+        parsed = parser.instantiate(parser.parse_args(others, namespace=base))
     except (argparse.ArgumentError, TypeError, ValueError) as error:
         raise RecipeError(f"{error}".replace('Parser key "', "the recipe's key \"").strip()) from None
     recipe = Recipe(parsed.description, *(getattr(parsed, section) for section in SECTIONS))
@@ -165,6 +198,16 @@ def check_values(recipe: Recipe) -> None:
     ):
         if value < 1:
             raise RecipeError(f"{name} must be at least 1, got {value}.")
+    if training.threads is not None and training.threads < 1:
+        raise RecipeError(f"training.threads must be at least 1, got {training.threads}.")
+    if not 0 <= training.seed < 2**62:
+        raise RecipeError(f"training.seed must be between 0 and 2^62, got {training.seed}.")
+    if str(training.precision) not in PRECISIONS:
+        raise RecipeError(f"training.precision must be one of {', '.join(PRECISIONS)}; got {training.precision}.")
+    if recipe.loss.kind != "spread" and recipe.loss.margin_schedule != "constant":
+        raise RecipeError("loss.margin_schedule is of the spread loss: give --loss.kind spread too.")
+    if not 0 < optimizer.decay <= 1:
+        raise RecipeError(f"optimizer.decay must be in (0, 1], got {optimizer.decay}.")
     if optimizer.lr <= 0:
         raise RecipeError(f"optimizer.lr must be positive, got {optimizer.lr}.")
     if optimizer.ema is not None and not 0 < optimizer.ema < 1:

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import platform
@@ -23,7 +24,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from torchcaps.models.registry import create_model
+from torchcaps.models.registry import create_model, model_factory
 from torchcaps.training.recipe import Recipe
 
 
@@ -118,6 +119,17 @@ def _write(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
+def _write_bytes(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Delete the temporary files of a process that was killed while it wrote."""
+    for name in (RECIPE, WEIGHTS, CHECKPOINT, METRICS):
+        for path in folder.glob(f".{name}.*"):
+            path.unlink(missing_ok=True)
+
+
 def write_recipe(folder: Path, recipe: Recipe) -> None:
     """The full recipe as YAML, in the order of its description."""
     import yaml
@@ -148,10 +160,11 @@ def write_versions(folder: Path) -> None:
 
 def save_weights(path: Path, model: nn.Module, spec: ModelSpec) -> None:
     """The weights as safetensors, with the way to build the model in the header."""
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in model.state_dict().items()}
-    write_atomically(path, lambda temporary: save_file(tensors, temporary, {"torchcaps": spec.as_json()}))
+    content = save(tensors, {"torchcaps": spec.as_json()})
+    write_atomically(path, lambda temporary: _write_bytes(temporary, content))
 
 
 def load_weights(path: Path) -> tuple[ModelSpec, dict[str, Tensor]]:
@@ -212,6 +225,11 @@ def model_spec(
     """The model of a recipe for its data; several objects per image are told to the models that can decode them."""
     options = dict(recipe.model.options)
     if objects > 1:
+        if "objects" not in inspect.signature(model_factory(recipe.model.name)).parameters:
+            raise RunError(
+                f"{recipe.data.name} shows {objects} objects per image, which {recipe.model.name} cannot tell apart: "
+                "choose a capsule network."
+            )
         options.setdefault("objects", objects)
     return ModelSpec(recipe.model.name, image_shape, class_names, options)
 
