@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeVar
+from typing import NamedTuple, NoReturn, TypeVar
 
 import torch
 from torch import Tensor
@@ -21,23 +20,16 @@ from torchcaps.data.own_arrays import (
     image_arrays,
     stratified_cut,
 )
-
-if TYPE_CHECKING:
-    from PIL import Image as Pillow
+from torchcaps.data.pictures import UnreadableError, fit_image, opened, read_image, require_pillow
 
 __all__ = ["OwnData", "fit_image", "image_arrays", "image_folder", "read_image"]
 
 EXTENSIONS = (".png", ".jpg", ".jpeg")
-FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF")  # by content; not EPS, for which Pillow starts Ghostscript
 SPLIT_LIKE = {"train", "training", "test", "testing", "val", "valid", "validation"}
 LARGEST_KEPT = 64
 DEFAULT_SIZE = 32
 THREADS = max(2, min(4, os.cpu_count() or 2))  # Pillow decodes in parallel, but small images are mostly Python
 Result = TypeVar("Result")
-
-
-class _UnreadableError(Exception):
-    """The reason why one file is not readable as an image, without its name."""
 
 
 class _File(NamedTuple):
@@ -92,7 +84,7 @@ def image_folder(
         raise DataError(f'unreadable must be "refuse" or "skip", got {unreadable!r}.')
     if image_size is not None and image_size < 1:
         raise DataError(f"image_size must be at least 1, got {image_size}.")
-    _require_pillow()
+    require_pillow()
     root = Path(path)
     files, names = _list_files(root, seed, class_names)
     looks, bad = _each(_look, [file.name for file in files], root)
@@ -117,115 +109,11 @@ def image_folder(
     return OwnData(ImageSet(images, labels, names), skipped)
 
 
-def read_image(path: str | os.PathLike[str], shape: tuple[int, int, int]) -> Tensor:
-    """One image file, made to fit a shape by :func:`fit_image`.
-
-    Args:
-        path: the file.
-        shape: channels (1 or 3), height, width.
-
-    Returns:
-        The pixels.
-
-    Shapes:
-        → uint8 ``[C, H, W]``.
-
-    Raises:
-        DataError: the file is absent, empty, cut short, too large or not an image.
-    """
-    _require_pillow()
-    try:
-        with _opened(Path(path)) as image:
-            return fit_image(image, shape)
-    except _UnreadableError as reason:
-        raise DataError(f"{path} cannot be read as an image: {reason}. Give a PNG or JPEG file.") from reason
-
-
-def fit_image(image: Pillow.Image, shape: tuple[int, int, int]) -> Tensor:
-    """An image as pixels of a given shape: upright, grey or RGB, as large as fits in the middle, the rest black.
-
-    The rotation in the EXIF data is applied, transparent parts are laid over black, 16 bits are scaled to 8.
-
-    Args:
-        image: any Pillow image.
-        shape: channels (1 or 3), height, width.
-
-    Returns:
-        The pixels.
-
-    Shapes:
-        → uint8 ``[C, H, W]``.
-    """
-    from PIL import Image
-
-    channels, height, width = shape
-    if channels not in (1, 3):
-        raise DataError(f"an image file gives 1 (grey) or 3 (RGB) channels, but {channels} are asked for.")
-    fitted = _opaque(image).convert("L" if channels == 1 else "RGB")
-    scale = min(width / fitted.width, height / fitted.height)
-    size = max(1, round(fitted.width * scale)), max(1, round(fitted.height * scale))
-    if size != fitted.size:
-        fitted = fitted.resize(size, Image.Resampling.BILINEAR)  # Pillow averages over what it shrinks: no aliasing
-    canvas = Image.new(fitted.mode, (width, height))
-    canvas.paste(fitted, ((width - size[0]) // 2, (height - size[1]) // 2))
-    pixels = torch.frombuffer(bytearray(canvas.tobytes()), dtype=torch.uint8)
-    return pixels.reshape(height, width, channels).permute(2, 0, 1).contiguous()
-
-
-def _opaque(image: Pillow.Image) -> Pillow.Image:
-    """The image upright, with 8 bits per channel, transparency laid over black."""
-    import numpy as np
-    from PIL import Image, ImageOps
-
-    image = ImageOps.exif_transpose(image)
-    if image.mode.startswith("I"):  # 16 bits; Pillow's own conversion would cut everything above 255
-        levels = np.asarray(image.convert("I")).clip(0, 65535)
-        eight = ((levels + 128) // 257).astype(np.uint8)
-        eight[levels == image.info.get("transparency", -1)] = 0  # a PNG may declare one grey level to be transparent
-        return Image.fromarray(eight)
-    if image.has_transparency_data:
-        coloured = image.convert("RGBA")
-        return Image.alpha_composite(Image.new("RGBA", coloured.size, (0, 0, 0, 255)), coloured).convert("RGB")
-    return image
-
-
-def _require_pillow() -> None:
-    try:
-        import numpy  # noqa: F401
-        import PIL  # noqa: F401
-    except ImportError as error:
-        raise DataError("reading image files needs Pillow and NumPy: pip install pillow numpy") from error
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[Pillow.Image]:
-    """The open image; whatever goes wrong, also inside the ``with``, becomes an :class:`_UnreadableError`."""
-    from PIL import Image, UnidentifiedImageError
-
-    try:
-        if path.stat().st_size == 0:
-            raise _UnreadableError("the file is empty")
-        with Image.open(path, formats=FORMATS) as image:
-            limit = Image.MAX_IMAGE_PIXELS
-            if limit and image.width * image.height > limit:  # up to twice the limit Pillow itself only warns
-                raise Image.DecompressionBombError
-            yield image
-    except (_UnreadableError, DataError):
-        raise
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise _UnreadableError("it has too many pixels (a decompression bomb?)") from error
-    except UnidentifiedImageError as error:
-        raise _UnreadableError("it is not an image, or of an unknown format") from error
-    except Exception as error:  # damaged files make Pillow's decoders raise many kinds
-        text = error.strerror if isinstance(error, OSError) else None
-        raise _UnreadableError(text or str(error) or type(error).__name__) from error
-
-
 def _look(path: Path) -> _Look:
     """What the shape of all images depends on. Large images are not decoded for it."""
     from PIL import ImageOps
 
-    with _opened(path) as image:
+    with opened(path) as image:
         grey = image.mode in ("1", "L", "LA") or image.mode.startswith("I")
         small = max(image.size) <= LARGEST_KEPT
         return _Look(grey, ImageOps.exif_transpose(image).size if small else None)
@@ -234,18 +122,18 @@ def _look(path: Path) -> _Look:
 def _each(function: Callable[[Path], Result], names: list[str], root: Path) -> tuple[list[Result], dict[str, str]]:
     """Results of a function for the files that it can read, in their order, and the others' names with the reasons."""
 
-    def attempt(name: str) -> Result | _UnreadableError:
+    def attempt(name: str) -> Result | UnreadableError:
         try:
             return function(root / name)
-        except _UnreadableError as reason:
+        except UnreadableError as reason:
             return reason
 
     with ThreadPoolExecutor(THREADS) as pool:
         results = list(pool.map(attempt, names))
     bad = {
-        name: str(result) for name, result in zip(names, results, strict=True) if isinstance(result, _UnreadableError)
+        name: str(result) for name, result in zip(names, results, strict=True) if isinstance(result, UnreadableError)
     }
-    return [result for result in results if not isinstance(result, _UnreadableError)], bad
+    return [result for result in results if not isinstance(result, UnreadableError)], bad
 
 
 def _shape(looks: list[_Look], image_size: int | None) -> tuple[int, int, int]:
@@ -264,7 +152,7 @@ def _read_all(root: Path, names: list[str], shape: tuple[int, int, int]) -> tupl
     place = {root / name: index for index, name in enumerate(names)}
 
     def read(path: Path) -> None:
-        with _opened(path) as image:
+        with opened(path) as image:
             images[place[path]] = fit_image(image, shape)
 
     _, bad = _each(read, names, root)

@@ -84,7 +84,7 @@ class Prediction(NamedTuple):
 
 def predict(run: str | os.PathLike[str], files: Sequence[str | os.PathLike[str]]) -> list[Prediction]:
     """Classify image files by a run folder or a weights file; each image is brought to the model's shape."""
-    from torchcaps.data.own import read_image
+    from torchcaps.data.pictures import read_image
 
     model, spec = load_model(run)
     found = []
