@@ -36,20 +36,18 @@ def inputs(dtype: torch.dtype = torch.float32, **sizes: int) -> tuple[Tensor, Te
     return poses.to(dtype), weight.to(dtype)
 
 
-def einsum_plain(poses: Tensor, weight: Tensor, iterations: int = 3) -> Tensor:
+def einsum_plain(poses: Tensor, weight: Tensor) -> Tensor:
     """Votes [B, I, J, D] once by einsum, a softmax and two matrix products per iteration: as it is usually written."""
-    votes = torch.einsum("bid,ijdk->bijk", poses, weight).transpose(1, 2)  # seen as [B, J, I, D]
-    logits = votes.new_zeros(votes.shape[:3])
-    for t in range(iterations):
-        pose = squash(torch.matmul(logits.softmax(dim=1)[:, :, None], votes)[:, :, 0])
-        if t + 1 < iterations:
-            logits = logits + torch.matmul(votes, pose[..., None])[..., 0]
-    return pose
+    return _by_matmul(torch.einsum("bid,ijdk->bijk", poses, weight).transpose(1, 2))
 
 
-def einsum_matmul(poses: Tensor, weight: Tensor, iterations: int = 3) -> Tensor:
+def einsum_matmul(poses: Tensor, weight: Tensor) -> Tensor:
     """The same with the votes laid out once for the products that follow: the best torch that we know."""
-    votes = torch.einsum("bid,ijdk->bjik", poses, weight).contiguous()  # [B, J, I, D]
+    return _by_matmul(torch.einsum("bid,ijdk->bjik", poses, weight).contiguous())
+
+
+def _by_matmul(votes: Tensor, iterations: int = 3) -> Tensor:
+    """Dynamic routing of votes seen as [B, J, I, D]."""
     logits = votes.new_zeros(votes.shape[:3])
     for t in range(iterations):
         pose = squash(torch.matmul(logits.softmax(dim=1)[:, :, None], votes)[:, :, 0])
@@ -178,7 +176,7 @@ def measure() -> list[tuple[str, str, float, str]]:
             "plain": lambda: forward(einsum_plain, one, weight),
             "best": lambda: forward(einsum_matmul, one, weight),
         },
-        200,
+        1000,  # a millisecond each: long enough to see past what else the machine does
     )
     rows.append(("B=1 inference vs einsum + matmul, as they come", "≥ 3", single["plain"] / single["fused"], "×"))
     rows.append(("B=1 inference vs einsum + matmul, laid out", "", single["best"] / single["fused"], "×"))

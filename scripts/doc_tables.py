@@ -39,10 +39,15 @@ def main() -> None:
     put("docs/performance.md", "routing", "\n".join(lines))
 
     keys = ("test_accuracy_percent", "images_per_second", "training_seconds", "peak_memory_gb")
-    lines = ["| recipe | seed | epochs | test accuracy, % | images/s | seconds | peak GB |", "| --- |" + " --- |" * 6]
+    lines = [
+        "| recipe | model | seed | epochs | test accuracy, % | images/s | seconds | peak GB |",
+        "| --- |" + " --- |" * 7,
+    ]
     for row in rows("training.csv"):
         lines.append(
-            f"| `{row['recipe']}` | {row['seed']} | {row['epochs']} | " + " | ".join(row[key] for key in keys) + " |"
+            f"| `{row['recipe']}` | `{row['model']}` | {row['seed']} | {row['epochs']} | "
+            + " | ".join(row[key] for key in keys)
+            + " |"
         )
     quick = [row for row in rows("training.csv") if row["recipe"] == "quickstart"]
     accuracy = [float(row["test_accuracy_percent"]) for row in quick]
