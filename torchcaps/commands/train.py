@@ -112,7 +112,7 @@ def _train_and_tell(arguments: argparse.Namespace, recipe: Recipe, name: str) ->
     from torchcaps.training.runs import CHECKPOINT
 
     folder = _folder(arguments, name)
-    resume = (folder / CHECKPOINT).is_file()
+    resume = arguments.resume is not None and (folder / CHECKPOINT).is_file()
     if arguments.resume and not resume:
         _say(f"{folder} has no checkpoint yet: from the beginning.")
     try:
