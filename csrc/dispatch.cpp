@@ -10,7 +10,9 @@
   extern "C" void torchcaps_agreement_##suffix##_##variant(const Problem*, const T*, const T*, const T*, const T*,      \
                                                            const T*, T*);                                               \
   extern "C" void torchcaps_parameters_##suffix##_##variant(const Problem*, int64_t, int, int, const T*, const T*,      \
-                                                            const T*, const T*, const T*, T*, T*, T*);
+                                                            const T*, const T*, const T*, T*, T*, T*);          \
+  extern "C" void torchcaps_em_moments_##suffix##_##variant(const Grid*, const void*);                                  \
+  extern "C" void torchcaps_em_gradients_##suffix##_##variant(const Grid*, const void*);
 #define DECLARE_BOTH(variant) DECLARE(float, f32, variant) DECLARE(double, f64, variant)
 
 DECLARE_BOTH(portable)
@@ -65,6 +67,12 @@ Variant variant = best();
                                                 const T* u, const T* W, const T* V, const T* G, const T* w, T* du,      \
                                                 T* dW, T* dw) {                                                         \
     CHOOSE(parameters_##suffix, p, iterations, first_even, through, u, W, V, G, w, du, dW, dw)                          \
+  }                                                                                                                     \
+  extern "C" void torchcaps_em_moments_##suffix(const Grid* g, const void* call) {                                      \
+    CHOOSE(em_moments_##suffix, g, call)                                                                                \
+  }                                                                                                                     \
+  extern "C" void torchcaps_em_gradients_##suffix(const Grid* g, const void* call) {                                    \
+    CHOOSE(em_gradients_##suffix, g, call)                                                                              \
   }
 
 DEFINE(float, f32)

@@ -1,4 +1,4 @@
-// What every kernel needs to know, shared with torchcaps/ops/routed/native.py field by field.
+// What every kernel needs to know, shared with torchcaps/ops/routed/native.py and ops/em/native.py field by field.
 #pragma once
 
 #include <cstdint>
@@ -15,4 +15,15 @@ struct Plan {
   int64_t iterations;
   int32_t squash;  // SABOUR … UNIT
   int32_t replace;  // V is what the last iteration gave, not the sum of all
+};
+
+// EM routing between capsules on a grid. A link joins a position of children to a position of parents by a slice of weights.
+struct Grid {
+  int64_t B, Q, P, K, T, J;   // images, positions of children and of parents, slices of weights, types of children and parents
+  int64_t rows, inner, cols;  // a pose is rows × inner, a weight inner × cols, a vote rows × cols
+  int32_t everywhere;         // a child shares itself out among its parents at all positions, not at each on its own
+  int32_t threads;
+  const int32_t* first;   // [Q + 1]: where the links of a child's position begin in the two lists
+  const int32_t* parent;  // the position that a link leads to
+  const int32_t* slice;   // the weights that it uses
 };

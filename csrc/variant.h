@@ -1,4 +1,6 @@
 // The plain C functions of one instruction set. Before including it, define VECTOR_BYTES and VARIANT(name).
+#include "em_gradients.h"
+#include "em_moments.h"
 #include "forward.h"
 #include "routing_gradients.h"
 
@@ -29,5 +31,22 @@
     WITH_SHAPE(parameter_pass, T, iterations, first_even, through, u, W, V, G, w, du, dW, dw);                                  \
   }
 
+// The same for EM routing: 4×4 poses are the common ones.
+#define WITH_POSE(pass, T, call)                                                                      \
+  do {                                                                                                \
+    if (g->rows == 4 && g->inner == 4 && g->cols == 4) return pass<T, Pose<4, 4, 4>>(*g, call);       \
+    return pass<T, Pose<0, 0, 0>>(*g, call);                                                          \
+  } while (false)
+
+#define DEFINE_EM(T, suffix)                                                                                            \
+  extern "C" void VARIANT(em_moments_##suffix)(const Grid* g, const void* call) {                                       \
+    WITH_POSE(em_moments, T, *static_cast<const MomentsCall<T>*>(call));                                                \
+  }                                                                                                                     \
+  extern "C" void VARIANT(em_gradients_##suffix)(const Grid* g, const void* call) {                                     \
+    WITH_POSE(em_gradients, T, *static_cast<const GradientsCall<T>*>(call));                                            \
+  }
+
+DEFINE_EM(float, f32)
+DEFINE_EM(double, f64)
 DEFINE_PASSES(float, f32)
 DEFINE_PASSES(double, f64)

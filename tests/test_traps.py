@@ -1,7 +1,4 @@
-"""What widely used capsule implementations get wrong, each as a named test.
-
-The window test covers the convolution that exists, that of the primary capsules.
-"""
+"""What widely used capsule implementations get wrong, each as a named test."""
 
 import gzip
 import math
@@ -12,7 +9,7 @@ from sklearn.datasets import load_digits
 
 from benchmarks import capsnet_small
 from torchcaps import Capsules, create_model, list_models, list_routings
-from torchcaps.layers import CapsuleLinear, PrimaryCapsules2d
+from torchcaps.layers import CapsuleConv2d, CapsuleLinear, PrimaryCapsules2d
 from torchcaps.losses import CapsuleLoss, margin_loss, reconstruction_loss
 from torchcaps.ops import dynamic_routing, em_routing
 from torchcaps.ops.dynamic import dynamic_routing_reference
@@ -92,6 +89,19 @@ def test_trap_convolution_windows_scrambled():
         for column in range(4):
             window = image[:, :, 2 * row : 2 * row + 3, 2 * column : 2 * column + 3]
             torch.testing.assert_close(layer(window).pose[:, 0, 0], whole[:, row, column])
+
+
+@pytest.mark.parametrize("routing", ["em", "dynamic"])
+def test_trap_windows_of_convolutional_capsules_scrambled(routing):
+    layer = CapsuleConv2d(2, 3, 3, 2, routing=routing, compete="types").double()
+    pose, activation = torch.randn(1, 7, 9, 2, 4, 4, dtype=torch.float64), torch.rand(1, 7, 9, 2, dtype=torch.float64)
+    whole = layer(Capsules(pose, activation))
+    for row in range(3):
+        for column in range(4):
+            rows, columns = slice(2 * row, 2 * row + 3), slice(2 * column, 2 * column + 3)
+            window = layer(Capsules(pose[:, rows, columns], activation[:, rows, columns]))
+            torch.testing.assert_close(window.pose[:, 0, 0], whole.pose[:, row, column])
+            torch.testing.assert_close(window.activation[:, 0, 0], whole.activation[:, row, column])
 
 
 def test_trap_margin_loss_on_softmax_or_not_squared():

@@ -24,6 +24,10 @@ def test_the_papers_baseline_has_its_parameters():
 def test_the_small_models_have_the_parameters_that_the_docs_say():
     assert count("capsnet-small") == 300_944
     assert count("cnn-small") == 300_941
+    stereo, single = (2, 32, 32), (1, 32, 32)
+    assert count("matrix-capsnet", stereo, 5) == 317_194
+    assert count("matrix-capsnet", single, 5) == 316_394
+    assert count("matrix-capsnet", stereo, 5, channels=64, types=(8, 16, 16)) == 68_754
 
 
 @pytest.mark.parametrize(
@@ -44,7 +48,8 @@ def test_any_image_shape_and_number_of_classes(name, shape, classes):
     if output.reconstruction is not None:
         assert output.reconstruction.shape == (2, *shape)
     if output.capsules is not None:
-        assert output.capsules.pose.shape == (2, classes, 16)
+        assert output.capsules.pose.shape[:2] == (2, classes)
+        assert output.capsules.pose[0, 0].numel() == 16
 
 
 def test_small_images_are_centred_on_the_least_canvas():

@@ -75,13 +75,17 @@ def test_a_run_folder_tells_all(tiny_recipe, tmp_path):
 MEAN = ("--optimizer.ema", "0.9", "--optimizer.schedule", "decay")
 CNN = ("--model.name", "cnn-small", "--loss.kind", "cross-entropy")  # which has dropout
 EM = ("--model.options.routing", "em", "--training.inverse_temperature", "[0.01, 0.05, 0.02]")
+SPREAD = ("--loss.kind", "spread", "--loss.margin_schedule")
+BY_EPOCH, BY_STEP = (*SPREAD, "by-epoch"), (*SPREAD, "by-step")
+PATCHES = ("--data.standardize", "true", "--data.crop", "9", "--data.shift", "0", "--data.brightness", "0.2")
 ONE_BATCH = ("--training.batch_size", "54")  # an epoch is one batch: 3 steps
 
 
 @pytest.mark.parametrize(
     ("stops", "options"),
     [([stop], ()) for stop in (1, 3, 8, 9, 10, 18)]  # an epoch has nine steps
-    + [([4, 11, 16], ()), ([7], MEAN), ([9], MEAN), ([4, 18], MEAN), ([2], ONE_BATCH), ([4, 10], CNN), ([4, 9], EM)],
+    + [([4, 11, 16], ()), ([7], MEAN), ([9], MEAN), ([4, 18], MEAN), ([2], ONE_BATCH), ([4, 10], CNN), ([4, 9], EM)]
+    + [([4, 9], BY_EPOCH), ([4, 9], BY_STEP), ([4, 10], PATCHES)],
 )
 def test_resuming_is_exact(tiny_recipe, tmp_path, stop_after, stops, options):
     recipe = tiny_recipe("--training.checkpoint_every", "1", *options)

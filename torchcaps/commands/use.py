@@ -16,7 +16,10 @@ def _add_evaluate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", metavar="NAME", help="other data of the same shape: a name, a folder or an .npz")
     parser.add_argument("--data-dir", metavar="DIR", help="folder with data sets")
     parser.add_argument(
-        "--split", default="test", choices=("test", "train", "familiar"), help="part of the data (default: test)"
+        "--split",
+        default="test",
+        choices=("test", "train", "familiar"),
+        help="part of the data (default: test); familiar is of the protocols azimuth and elevation",
     )
     parser.add_argument("--json", action="store_true", help="print all numbers as JSON")
 

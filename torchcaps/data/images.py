@@ -25,8 +25,9 @@ def check_split(split: str) -> None:
 class Batch(NamedTuple):
     """What a model trains on.
 
-    ``images`` float in 0 … 1 ``[B, C, H, W]``, ``labels`` int64 ``[B]`` or ``[B, M]`` for M objects, and ``targets``,
-    what a decoder should draw: ``[B, C, H, W]`` or one image per object ``[B, M, C, H, W]``.
+    ``images`` float in 0 … 1 or standardised ``[B, C, H, W]``, at test also P patches of each ``[B, P, C, H, W]``;
+    ``labels`` int64 ``[B]`` or ``[B, M]`` for M objects; and ``targets``, what a decoder should draw, in 0 … 1:
+    ``[B, C, H, W]`` or one image per object ``[B, M, C, H, W]``.
     """
 
     images: Tensor
@@ -103,13 +104,17 @@ class Images:
     def __len__(self) -> int:
         return len(self.data)
 
+    def shifted(self, indices: Tensor, seed: int) -> Tensor:
+        """The images of these indices, uint8 ``[B, C, H, W]``."""
+        images = self.data.images[indices]
+        if not self.shift:
+            return images
+        offsets = random_integers(seed, indices, 2, 2 * self.shift + 1) - self.shift
+        return placed(images, offsets, images.shape[-2:])
+
     def batch(self, indices: Tensor, seed: int) -> Batch:
         """See :class:`Source`."""
-        images = self.data.images[indices]
-        if self.shift:
-            offsets = random_integers(seed, indices, 2, 2 * self.shift + 1) - self.shift
-            images = placed(images, offsets, images.shape[-2:])
-        pixels = images.float() / 255
+        pixels = self.shifted(indices, seed).float() / 255
         return Batch(pixels, self.data.labels[indices], pixels)
 
 

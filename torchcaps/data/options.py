@@ -19,10 +19,17 @@ class DataOptions:
         download: fetch the data set if it is not there.
         base: the digits that multi-mnist and affine-mnist are made from.
         shift: training images are shifted by up to so many pixels (multi-mnist and affine-mnist have their own).
+        resize: shorter side that the images are brought to; not multi-mnist and affine-mnist, as the next five.
+        standardize: every image gets mean 0 and variance 1.
+        crop: side of a square patch: from a random place in training (give shift 0), from the centre otherwise.
+        crops: at test the mean of the scores of 1 patch (the centre) or of 13 (a 3×3 grid and its four centres).
+        brightness: in training up to so much is added to an image, either way; 1 is white, or with standardize one
+            standard deviation.
+        contrast: in training an image's differences from its mean are multiplied by 1 ± up to so much.
         validation: part of the training images that is kept aside to watch training, cut by the seed.
         image_size: side that the images of one's own folder are brought to.
         unreadable: refuse or skip images that cannot be read.
-        protocol: split of small-norb: instance, azimuth or elevation.
+        protocol: split of small-norb and viewpoints: instance, azimuth or elevation.
     """
 
     name: str = "mnist-mini"
@@ -30,6 +37,12 @@ class DataOptions:
     download: bool = False
     base: str = "mnist-mini"
     shift: int = 2
+    resize: Optional[int] = None
+    standardize: bool = False
+    crop: Optional[int] = None
+    crops: Literal[1, 13] = 1
+    brightness: float = 0.0
+    contrast: float = 0.0
     validation: float = 0.1
     image_size: Optional[int] = None
     unreadable: Literal["refuse", "skip"] = "refuse"

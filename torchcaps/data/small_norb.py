@@ -71,7 +71,7 @@ def small_norb(
         download: fetch the files that are not found (130 MB for each split).
         progress: told how far the download is.
     """
-    _check_choice(protocol, split)
+    check_choice("small_norb", protocol, split)
     files = "train" if split == "train" else "test"
     folders = [folder / "small_norb" for folder in data_folders(data_dir)]
     images, labels = (_part(files, part, folders, download, progress) for part in ("dat", "cat"))
@@ -103,7 +103,7 @@ def small_norb_info(
         download: fetch the file if it is not found.
         progress: told how far the download is.
     """
-    _check_choice("instance", split)
+    check_choice("small_norb", "instance", split)
     folders = [folder / "small_norb" for folder in data_folders(data_dir)]
     return _part(split, "info", folders, download, progress).long()
 
@@ -203,15 +203,16 @@ def _familiar(info: Tensor, protocol: str) -> Tensor:
     return torch.isin(seen, torch.tensor(FAMILIAR_ELEVATIONS))
 
 
-def _check_choice(protocol: str, split: str) -> None:
+def check_choice(name: str, protocol: str, split: str) -> None:
+    """Refuse a protocol, or a split of it, that the data set of this name does not have."""
     if protocol not in PROTOCOLS:
         raise DataError(
-            f"small_norb has the protocols {', '.join(PROTOCOLS)}, not {protocol!r}. instance tests other toys; "
-            "azimuth and elevation test other toys from other viewpoints."
+            f"{name} has the protocols {', '.join(PROTOCOLS)}, not {protocol!r}. instance tests other objects; "
+            "azimuth and elevation test other objects from other viewpoints."
         )
     if split not in PROTOCOLS[protocol]:
         hint = "familiar is a split of the protocols azimuth and elevation." if split == "familiar" else ""
         raise DataError(
-            f"small_norb has the splits {', '.join(PROTOCOLS[protocol])} for the protocol {protocol}, not {split!r}. "
+            f"{name} has the splits {', '.join(PROTOCOLS[protocol])} for the protocol {protocol}, not {split!r}. "
             f"{hint or 'Validation images are taken from train.'}"
         )

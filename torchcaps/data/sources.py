@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -16,6 +16,7 @@ from torchcaps.data.composed import AffineDigits, MultiDigits, ShiftedDigits
 from torchcaps.data.files import Progress
 from torchcaps.data.images import DataError, Images, ImageSet, Source
 from torchcaps.data.options import DataOptions
+from torchcaps.data.preparation import AugmentedImages, Preparation, PreparedImages
 from torchcaps.data.randomness import sub_seed
 
 Notice = Callable[[str], None]
@@ -23,12 +24,13 @@ Notice = Callable[[str], None]
 
 @dataclass(frozen=True)
 class DataSet:
-    """A data set that has a name: where its loader is, what it holds, and whether it can be fetched."""
+    """A data set that has a name: where its loader is and what it takes, what it holds, whether it can be fetched."""
 
     loader: str
     description: str
     folder: str = ""
     fetched: bool = True
+    takes: tuple[str, ...] = ("data_dir",)
 
     def load(self, split: str, **options: object) -> ImageSet:
         """One split; the module is imported when it is needed."""
@@ -42,8 +44,19 @@ DATA_SETS = {
     "mnist": DataSet("mnist:mnist", "60,000 / 10,000 digits, 28×28", "mnist"),
     "fashion-mnist": DataSet("mnist:fashion_mnist", "60,000 / 10,000 clothes, 28×28", "fashion_mnist"),
     "cifar10": DataSet("cifar10:cifar10", "50,000 / 10,000 photographs, 32×32 in colour", "cifar10"),
-    "small-norb": DataSet("small_norb:small_norb", "24,300 / 24,300 stereo pairs of toys, 96×96", "small_norb"),
+    "small-norb": DataSet(
+        "small_norb:small_norb",
+        "24,300 / 24,300 stereo pairs of toys, 96×96",
+        "small_norb",
+        takes=("data_dir", "protocol"),
+    ),
     "affnist": DataSet("affnist:affnist", "MNIST under affine transformations, 40×40", "affnist", fetched=False),
+    "viewpoints": DataSet(
+        "viewpoints:viewpoints",
+        "24,300 / 24,300 rendered pictures of five kinds of bodies, 40×40, made on the fly",
+        fetched=False,
+        takes=("protocol",),
+    ),
 }
 COMPOSED = {
     "multi-mnist": "two digits over each other, 36×36, made on the fly from --data.base",
@@ -70,11 +83,10 @@ def load_images(
         raise DataError(f"--data.image_size is for a folder of one's own images; {options.name} has its own size.")
     if name not in DATA_SETS:
         return _own_images(options, split, notice, class_names)
-    extra: dict[str, object] = {"data_dir": options.dir}
+    choices: dict[str, object] = {"data_dir": options.dir, "protocol": options.protocol}
+    extra = {key: choices[key] for key in DATA_SETS[name].takes}
     if DATA_SETS[name].fetched:
         extra |= {"download": options.download, "progress": progress}
-    if name == "small-norb":
-        extra["protocol"] = options.protocol
     return DATA_SETS[name].load(split, **extra)
 
 
@@ -113,10 +125,35 @@ def validation_cut(labels: Tensor, part: float, seed: int) -> tuple[Tensor, Tens
     return (~aside).nonzero()[:, 0], aside.nonzero()[:, 0]
 
 
+def preparation_of(options: DataOptions) -> Preparation:
+    """What the options do to an image before a model sees it, in training and after."""
+    preparation = Preparation(options.resize, options.standardize, options.crop, options.crops)
+    if options.name in COMPOSED and (preparation != Preparation() or options.brightness or options.contrast):
+        raise DataError(
+            f"{options.name} makes its own canvas: --data.resize, standardize, crop, crops, brightness and contrast "
+            "are for other data. Leave them out."
+        )
+    return preparation
+
+
+def _check_augmentation(options: DataOptions) -> None:
+    if options.crop is not None and options.shift:
+        raise DataError(
+            f"--data.crop {options.crop} takes training patches from random places, which is a shift already: give "
+            f"--data.shift 0 with it, got {options.shift}."
+        )
+    if options.brightness < 0:
+        raise DataError(f"--data.brightness is the most that is added, at least 0; got {options.brightness}.")
+    if not 0 <= options.contrast <= 1:
+        raise DataError(f"--data.contrast is the most that a factor differs from 1, in [0, 1]; got {options.contrast}.")
+
+
 def training_sources(
     options: DataOptions, seed: int, progress: Progress | None = None, notice: Notice | None = None
 ) -> tuple[Source, Source | None]:
     """What to train on and what to validate on; both come from the training images, the test images are not read."""
+    preparation = preparation_of(options)
+    _check_augmentation(options)
     data = load_images(options, "train", progress, notice)
     if int((data.labels.bincount() > 0).sum()) < 2:
         raise DataError(f"the training images of {options.name} show one class only; a classifier needs at least two.")
@@ -126,7 +163,11 @@ def training_sources(
         return MultiDigits(data[train]), MultiDigits(held_out) if len(held_out) else None
     if options.name == "affine-mnist":
         return ShiftedDigits(data[train]), ShiftedDigits(held_out) if len(held_out) else None
-    return Images(data[train], options.shift), Images(held_out) if len(held_out) else None
+    if preparation == Preparation() and not options.brightness and not options.contrast:
+        return Images(data[train], options.shift), Images(held_out) if len(held_out) else None
+    source = AugmentedImages(data[train], preparation, options.shift, options.brightness, options.contrast)
+    central = replace(preparation, crops=1)  # training is watched by one patch of each image
+    return source, PreparedImages(held_out, central) if len(held_out) else None
 
 
 def evaluation_source(
@@ -136,9 +177,10 @@ def evaluation_source(
     class_names: tuple[str, ...] | None = None,
 ) -> Source:
     """What a trained model is judged on."""
+    preparation = preparation_of(options)
     data = load_images(options, split, None, notice, class_names)
     if options.name == "multi-mnist":
         return MultiDigits(data)
     if options.name == "affine-mnist":
         return AffineDigits(data)
-    return Images(data)
+    return Images(data) if preparation == Preparation() else PreparedImages(data, preparation)

@@ -11,6 +11,24 @@ from torchcaps.checks import require_choice, require_count, require_finite, requ
 from torchcaps.ops.squash import SQUASH_KINDS, squash
 
 
+def require_features(layer: str, features: Tensor, conv: nn.Conv1d | nn.Conv2d) -> None:
+    """Raise unless the layer's convolution can take these features ``[B, C, *positions]``."""
+    require_float("features", features)
+    dimensions = len(conv.kernel_size)
+    if features.dim() != 2 + dimensions or features.shape[1] != conv.in_channels:
+        sizes = "length" if dimensions == 1 else "height, width"
+        raise ValueError(
+            f"{layer} expects features of shape [batch, {conv.in_channels}, {sizes}], got {tuple(features.shape)}."
+        )
+    padding = conv.padding if isinstance(conv.padding, tuple) else (0,) * dimensions
+    sizes_and_kernels = zip(features.shape[2:], conv.kernel_size, padding, strict=True)
+    if any(size + 2 * around < kernel for size, kernel, around in sizes_and_kernels):
+        raise ValueError(
+            f"{layer} slides a window of {tuple(conv.kernel_size)} over features of size {tuple(features.shape[2:])}, "
+            "which is too small. Use a larger input, a smaller kernel or padding."
+        )
+
+
 class _PrimaryCapsules(nn.Module):
     """What the one- and two-dimensional layer share; ``spatial`` is their number of dimensions."""
 
@@ -37,7 +55,7 @@ class _PrimaryCapsules(nn.Module):
 
         A capsule whose window touches padding is masked, so padding never influences a result.
         """
-        self._check(features)
+        require_features(type(self).__name__, features, self.conv)
         if mask is not None:
             require_mask("mask", mask, (len(features), *features.shape[2:]), meaning="[batch, *positions]")
             if any(self.padding):
@@ -56,21 +74,6 @@ class _PrimaryCapsules(nn.Module):
             return Capsules.from_pose(pose)
         valid = self._windows_without_padding(mask)
         return Capsules.from_pose(pose, valid[..., None].expand(pose.shape[:-1]))
-
-    def _check(self, features: Tensor) -> None:
-        require_float("features", features)
-        if features.dim() != 2 + self.spatial or features.shape[1] != self.conv.in_channels:
-            sizes = "length" if self.spatial == 1 else "height, width"
-            raise ValueError(
-                f"{type(self).__name__} expects features of shape [batch, {self.conv.in_channels}, {sizes}], "
-                f"got {tuple(features.shape)}."
-            )
-        sizes_and_kernels = zip(features.shape[2:], self.conv.kernel_size, self.padding, strict=True)
-        if any(size + 2 * padding < kernel for size, kernel, padding in sizes_and_kernels):
-            raise ValueError(
-                f"{type(self).__name__} slides a window of {tuple(self.conv.kernel_size)} over features of size "
-                f"{tuple(features.shape[2:])}, which is too small. Use a larger input, a smaller kernel or padding."
-            )
 
     def _windows_without_padding(self, mask: Tensor) -> Tensor:
         window = torch.ones(1, 1, *self.conv.kernel_size, device=mask.device)

@@ -2,19 +2,24 @@
 
 from torchcaps.models.capsnet import CapsNet, capsnet, capsnet_small
 from torchcaps.models.cnn import CNN, cnn_baseline, cnn_small, parameter_count
+from torchcaps.models.matrix_capsnet import MatrixCapsNet, cnn_matched, matrix_capsnet, matrix_capsnet_small
 from torchcaps.models.output import ModelOutput
 from torchcaps.models.registry import create_model, list_models, register_model
 
 __all__ = [
     "CNN",
     "CapsNet",
+    "MatrixCapsNet",
     "ModelOutput",
     "capsnet",
     "capsnet_small",
     "cnn_baseline",
+    "cnn_matched",
     "cnn_small",
     "create_model",
     "list_models",
+    "matrix_capsnet",
+    "matrix_capsnet_small",
     "parameter_count",
     "register_model",
 ]

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 from torchcaps.checks import require_choice
 from torchcaps.ops.result import RoutingOutput
+from torchcaps.ops.windows import Windows
+from torchcaps.routing.windows import route_each_window
 
 
 class Routing(nn.Module):
@@ -29,6 +31,9 @@ class Routing(nn.Module):
 
     exact_gradient: bool = True
     """False where a part of the computation is held constant on purpose."""
+
+    competition: str = "types"
+    """Among which parents a child on a grid chooses unless its layer says otherwise; see :meth:`route_windows`."""
 
     normalized_weights: bool = False
     """True where the algorithm assumes W_ij / ‖W_ij‖_F; capsule layers follow it unless told otherwise."""
@@ -65,6 +70,36 @@ class Routing(nn.Module):
     def fused_options(self) -> dict[str, Any] | None:
         """Options of :func:`torchcaps.ops.routed_linear` that give this very routing, or None if there are none."""
         return None
+
+    def route_windows(
+        self,
+        poses: Tensor,
+        weight: Tensor,
+        activation: Tensor,
+        windows: Windows,
+        *,
+        shift: Tensor | None = None,
+        mask: Tensor | None = None,
+        compete: str = "types",
+        coupling: bool = False,
+        trace: bool = False,
+    ) -> RoutingOutput:
+        """Route the votes of the children in every window of a grid.
+
+        Every window is a problem of its own here: a child shares itself out among the types of parents at each
+        position, ``compete="types"``. A routing that can let it choose among all parents that see it overrides this.
+
+        Shapes:
+            those of :func:`torchcaps.ops.routed_em`.
+        """
+        if compete != "types":
+            raise ValueError(
+                f"{type(self).__name__} routes every window on its own, compete='types'; "
+                f"{compete!r} is known to EM routing only."
+            )
+        return route_each_window(
+            self, poses, weight, activation, windows, shift=shift, mask=mask, coupling=coupling, trace=trace
+        )
 
     def require_built(self) -> None:
         """Raise unless the sizes are known."""

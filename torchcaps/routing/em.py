@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from torchcaps.ops import RoutingOutput, Schedule, em_routing
+from torchcaps.ops import RoutingOutput, Schedule, Windows, em_routing, routed_em
 from torchcaps.ops.schedules import named_schedule, resolve_schedule
 from torchcaps.routing.base import Routing, register_routing
 
@@ -23,6 +23,7 @@ class EMRouting(Routing):
         compete_within: None, or the number of neighbouring parents among which children compete.
     """
 
+    competition = "positions"
     beta_u: nn.Parameter
     beta_a: nn.Parameter
 
@@ -76,6 +77,41 @@ class EMRouting(Routing):
             variance_floor=self.variance_floor,
             mass=self.mass,
             compete_within=self.compete_within,
+            trace=trace,
+        )
+
+    def route_windows(
+        self,
+        poses: Tensor,
+        weight: Tensor,
+        activation: Tensor,
+        windows: Windows,
+        *,
+        shift: Tensor | None = None,
+        mask: Tensor | None = None,
+        compete: str = "positions",
+        coupling: bool = False,
+        trace: bool = False,
+    ) -> RoutingOutput:
+        """Route the votes in all windows of a grid by :func:`torchcaps.ops.routed_em`, which stores no votes."""
+        self.require_built()
+        if self.compete_within is not None:
+            raise ValueError("compete_within is for a plain set of parents; on a grid, give the layer compete='types'.")
+        return routed_em(
+            poses,
+            weight,
+            activation,
+            self.beta_u,
+            self.beta_a,
+            windows,
+            self.iterations,
+            shift=shift,
+            mask=mask,
+            inverse_temperature=self.inverse_temperature,
+            variance_floor=self.variance_floor,
+            mass=self.mass,
+            compete=compete,
+            coupling=coupling,
             trace=trace,
         )
 

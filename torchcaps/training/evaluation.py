@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from torchcaps.data.batches import EvaluationBatches
 from torchcaps.data.images import Source
 from torchcaps.data.options import DataOptions
+from torchcaps.data.preparation import PreparedImages
 from torchcaps.data.sources import evaluation_source
 from torchcaps.training.runs import ModelSpec, RunError, load_model, read_run_recipe, write_text
 
@@ -25,7 +26,7 @@ def measure(model: nn.Module, source: Source) -> dict[str, Any]:
     per_class = torch.zeros(len(source.class_names), 2)
     with torch.inference_mode():
         for batch in EvaluationBatches(source):
-            scores = model(batch.images).scores
+            scores = class_scores(model, batch.images)
             labels = batch.labels if batch.labels.dim() == 2 else batch.labels[:, None]
             chosen = scores.topk(labels.shape[1], dim=1).indices
             hits = (labels[:, :, None] == chosen[:, None, :]).any(dim=2)  # [B, M]
@@ -50,21 +51,17 @@ def evaluate(run: str | os.PathLike[str], overrides: DataOptions | None = None, 
 
     Args:
         run: a run folder.
-        overrides: other data than the run's own.
+        overrides: other data than the run's own; it is prepared as the model's own is.
         split: of the data.
     """
     folder = Path(run)
     recipe = read_run_recipe(folder)
     model, spec = load_model(folder)
-    options = overrides or recipe.data
+    options = replace(overrides or recipe.data, **asdict(spec.preparation))
     if overrides is not None and Path(options.name).is_dir():
-        options = replace(options, image_size=spec.image_shape[1])  # as the model saw them
+        options = replace(options, image_size=spec.fitted_shape[1])  # as the model's own were read
     source = evaluation_source(options, split, class_names=spec.class_names)
-    if source.image_shape != spec.image_shape or source.class_names != spec.class_names:
-        raise RunError(
-            f"{options.name} has images of {source.image_shape} of {', '.join(source.class_names)}, but this model was "
-            f"trained for {spec.image_shape} of {', '.join(spec.class_names)}."
-        )
+    _check_fit(options.name, source, spec)
     result = {"data": options.name, "split": split, **measure(model, source)}
     if overrides is None:
         try:
@@ -72,6 +69,17 @@ def evaluate(run: str | os.PathLike[str], overrides: DataOptions | None = None, 
         except OSError as error:
             raise RunError(f"the result cannot be written to {folder}: {error.strerror}.") from error
     return result
+
+
+def _check_fit(name: str, source: Source, spec: ModelSpec) -> None:
+    """Refuse images that are not of the model's size before a patch is cut, or not of its classes."""
+    found = source.data.image_shape if isinstance(source, PreparedImages) else source.image_shape
+    expected = spec.preparation.resized_shape(spec.fitted_shape)
+    if found != expected or source.class_names != spec.class_names:
+        raise RunError(
+            f"{name} has images of {found} of {', '.join(source.class_names)}, but this model was "
+            f"trained for {expected} of {', '.join(spec.class_names)}."
+        )
 
 
 class Prediction(NamedTuple):
@@ -83,25 +91,36 @@ class Prediction(NamedTuple):
 
 
 def predict(run: str | os.PathLike[str], files: Sequence[str | os.PathLike[str]]) -> list[Prediction]:
-    """Classify image files by a run folder or a weights file; each image is brought to the model's shape."""
+    """Classify image files by a run folder or a weights file; each is brought to the training images' shape."""
     from torchcaps.data.pictures import read_image
 
     model, spec = load_model(run)
     found = []
     for start in range(0, len(files), 256):  # of the same size by then, so many at a time
         some = files[start : start + 256]
-        images = torch.stack([read_image(Path(file), spec.image_shape) for file in some]).float() / 255
-        found += [_prediction(str(file), row, spec) for file, row in zip(some, _scores(model, images), strict=True)]
+        pictures = torch.stack([read_image(Path(file), spec.fitted_shape) for file in some])
+        scores = class_scores(model, spec.preparation.patches(spec.preparation.resized(pictures)))
+        found += [_prediction(str(file), row, spec) for file, row in zip(some, scores, strict=True)]
     return found
 
 
-def _scores(model: nn.Module, images: torch.Tensor) -> torch.Tensor:
+def class_scores(model: nn.Module, images: Tensor) -> Tensor:
+    """Activations of the class capsules, or a CNN's probabilities; of several patches per image the mean.
+
+    Shapes:
+        ``[B, C, H, W]`` or ``[B, P, C, H, W]`` → ``[B, classes]``.
+    """
+    patches = images.unbind(dim=1) if images.dim() == 5 else (images,)  # one after the other: memory as for one
     with torch.inference_mode():
-        output = model(images)
-        scores: torch.Tensor = output.scores
-        return scores if output.capsules is not None else scores.softmax(dim=1)  # a CNN's scores are logits
+        return torch.stack([_scores(model, patch) for patch in patches]).mean(dim=0)
 
 
-def _prediction(file: str, scores: torch.Tensor, spec: ModelSpec) -> Prediction:
+def _scores(model: nn.Module, images: Tensor) -> Tensor:
+    output = model(images)
+    scores: Tensor = output.scores
+    return scores if output.capsules is not None else scores.softmax(dim=1)  # a CNN's scores are logits
+
+
+def _prediction(file: str, scores: Tensor, spec: ModelSpec) -> Prediction:
     order = scores.argsort(descending=True)
     return Prediction(file, tuple(spec.class_names[k] for k in order), tuple(float(scores[k]) for k in order))

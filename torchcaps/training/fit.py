@@ -106,7 +106,7 @@ def train(
     if recipe.training.threads:
         torch.set_num_threads(recipe.training.threads)
     source, validation = training_sources(recipe.data, recipe.training.seed, print_progress, say)
-    spec = model_spec(recipe, source.image_shape, source.class_names, source.objects)
+    spec = model_spec(recipe, source)
     torch.manual_seed(recipe.training.seed)
     module = CapsuleModule(spec.build(), recipe, source, validation)
     training = recipe.training

@@ -18,12 +18,14 @@ import os
 import platform
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
+from torchcaps.data.images import DataError, Source
+from torchcaps.data.preparation import Preparation, PreparedImages
 from torchcaps.models.registry import create_model, model_factory
 from torchcaps.training.recipe import Recipe
 
@@ -37,12 +39,28 @@ RECIPE, WEIGHTS, CHECKPOINT, METRICS = "recipe.yaml", "weights.safetensors", "ch
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """How to build a model again: name, shapes, options, and what its classes are called."""
+    """How to build a model again and how to feed it.
+
+    Args:
+        name: of the model.
+        image_shape: what the model sees: channels, height, width.
+        class_names: what its classes are called.
+        options: of the model.
+        preparation: what is done to images first.
+        picture_shape: of images before that; not given: as the model sees them.
+    """
 
     name: str
     image_shape: tuple[int, int, int]
     class_names: tuple[str, ...]
     options: dict[str, Any]
+    preparation: Preparation = field(default_factory=Preparation)
+    picture_shape: tuple[int, int, int] | None = None
+
+    @property
+    def fitted_shape(self) -> tuple[int, int, int]:
+        """The shape that a file is fitted to, before the preparation."""
+        return self.picture_shape or self.image_shape
 
     def build(self) -> nn.Module:
         """A new model with fresh weights."""
@@ -56,15 +74,21 @@ class ModelSpec:
                 "image_shape": list(self.image_shape),
                 "class_names": list(self.class_names),
                 "options": self.options,
+                "preparation": asdict(self.preparation),
+                "picture_shape": list(self.fitted_shape),
             }
         )
 
     @classmethod
     def from_json(cls, text: str) -> ModelSpec:
-        """Back from the header."""
+        """Back from the header; one from before there was a preparation has none."""
         values = json.loads(text)
         channels, height, width = values["image_shape"]
-        return cls(values["name"], (channels, height, width), tuple(values["class_names"]), values["options"])
+        shape = channels, height, width
+        channels, height, width = values.get("picture_shape", shape)
+        preparation = Preparation(**values.get("preparation", {}))
+        names, options = tuple(values["class_names"]), values["options"]
+        return cls(values["name"], shape, names, options, preparation, (channels, height, width))
 
 
 def new_run_folder(name: str, wanted: str | None = None) -> Path:
@@ -183,7 +207,7 @@ def load_weights(path: Path) -> tuple[ModelSpec, dict[str, Tensor]]:
         ) from None
     try:
         return ModelSpec.from_json(header["torchcaps"]), tensors
-    except (KeyError, ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError, DataError) as error:
         raise RunError(
             f"{path} holds weights, but not of a torchcaps model: its header lacks the model ({error})."
         ) from None
@@ -219,11 +243,9 @@ def read_run_recipe(folder: str | os.PathLike[str]) -> Recipe:
     return recipe_from_file(path)
 
 
-def model_spec(
-    recipe: Recipe, image_shape: tuple[int, int, int], class_names: tuple[str, ...], objects: int
-) -> ModelSpec:
+def model_spec(recipe: Recipe, source: Source) -> ModelSpec:
     """The model of a recipe for its data; several objects per image are told to the models that can decode them."""
-    options = dict(recipe.model.options)
+    options, objects = dict(recipe.model.options), source.objects
     if objects > 1:
         if "objects" not in inspect.signature(model_factory(recipe.model.name)).parameters:
             raise RunError(
@@ -231,7 +253,10 @@ def model_spec(
                 "choose a capsule network."
             )
         options.setdefault("objects", objects)
-    return ModelSpec(recipe.model.name, image_shape, class_names, options)
+    spec = ModelSpec(recipe.model.name, source.image_shape, source.class_names, options)
+    if isinstance(source, PreparedImages):
+        return replace(spec, preparation=source.preparation, picture_shape=source.picture_shape)
+    return spec
 
 
 __all__ = [

@@ -76,7 +76,7 @@ def serves(poses: Tensor, weight: Tensor) -> bool:
     )
 
 
-def _pointer(name: str, tensor: Tensor | None, like: Tensor, *shape: int) -> ctypes.c_void_p:
+def tensor_pointer(name: str, tensor: Tensor | None, like: Tensor, *shape: int) -> ctypes.c_void_p:
     """The address of a tensor, after making sure that the kernel reads and writes inside it."""
     if tensor is None:
         return ctypes.c_void_p(None)
@@ -86,6 +86,14 @@ def _pointer(name: str, tensor: Tensor | None, like: Tensor, *shape: int) -> cty
             f"got {tensor.dtype} {tuple(tensor.shape)}."
         )
     return ctypes.c_void_p(tensor.data_ptr())
+
+
+def run_kernel(kernel: str, dtype: torch.dtype, *arguments: object) -> None:
+    """Call a function of the library, of the variant for this type."""
+    library, reason = load()
+    if library is None:
+        raise RuntimeError(f"the kernel is not available: {reason}")
+    getattr(library, f"torchcaps_{kernel}_{_SUFFIX[dtype]}")(*arguments)
 
 
 class _Call:
@@ -106,7 +114,7 @@ class _Call:
         )
 
     def tensor(self, name: str, tensor: Tensor | None, *shape: int) -> ctypes.c_void_p:
-        return _pointer(name, tensor, self.poses, *shape)
+        return tensor_pointer(name, tensor, self.poses, *shape)
 
     def sums(self, name: str, tensor: Tensor | None) -> ctypes.c_void_p:
         return self.tensor(name, tensor, self.batch, self.parents, self.size)
@@ -115,10 +123,7 @@ class _Call:
         return self.tensor(name, tensor, self.batch, self.children)
 
     def run(self, kernel: str, *arguments: object) -> None:
-        library, reason = load()
-        if library is None:
-            raise RuntimeError(f"the kernel is not available: {reason}")
-        getattr(library, f"torchcaps_{kernel}_{_SUFFIX[self.poses.dtype]}")(ctypes.byref(self.problem), *arguments)
+        run_kernel(kernel, self.poses.dtype, ctypes.byref(self.problem), *arguments)
 
 
 def sum_pass(

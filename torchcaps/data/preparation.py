@@ -1,0 +1,195 @@
+"""From the images of a data set to what a network is shown: size, standardisation, patches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from torchcaps.data.images import Batch, DataError, Images, ImageSet, placed
+from torchcaps.data.randomness import random_bits, random_uniform
+
+AT_A_TIME = 1024  # images that are resized together: as floating-point numbers they take four times the memory
+
+# Where the 13 patches begin, in quarters of the room that an image leaves: a 3×3 grid from border to border, and the
+# centres of its four squares.
+THIRTEEN = [(down, right) for down in (0, 2, 4) for right in (0, 2, 4)] + [(1, 1), (1, 3), (3, 1), (3, 3)]
+CENTRE = [(2, 2)]
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What happens to an image before a trained model sees it; nothing about it is random.
+
+    Hinton, Sabour and Frosst 2018, §4: smallNORB is brought to 48×48, every image is normalised to zero mean and unit
+    variance, and the central 32×32 patch is taken, or the scores of several patches are averaged.
+
+    Args:
+        resize: the shorter side is brought to so many pixels, the proportions stay.
+        standardize: every image, all channels together, gets mean 0 and variance 1; a constant one becomes 0.
+        crop: side of the square patch that is cut.
+        crops: patches per image: 1 is the central one, 13 a 3×3 grid of places and the four centres between them.
+    """
+
+    resize: int | None = None
+    standardize: bool = False
+    crop: int | None = None
+    crops: int = 1
+
+    def __post_init__(self) -> None:
+        for name, value in (("resize", self.resize), ("crop", self.crop)):
+            if value is not None and value < 1:
+                raise DataError(f"--data.{name} is a number of pixels, at least 1; got {value}.")
+        if self.crops not in (1, len(THIRTEEN)):
+            raise DataError(f"--data.crops must be 1 (the centre) or {len(THIRTEEN)}, got {self.crops}.")
+        if self.crops > 1 and self.crop is None:
+            raise DataError(f"--data.crops {self.crops} needs the side of the patches: give --data.crop, such as 32.")
+
+    def resized_shape(self, shape: tuple[int, int, int]) -> tuple[int, int, int]:
+        """Channels, height and width after ``resize``."""
+        channels, height, width = shape
+        if self.resize is None:
+            return shape
+        scale = self.resize / min(height, width)
+        return channels, round(height * scale), round(width * scale)
+
+    def image_shape(self, shape: tuple[int, int, int]) -> tuple[int, int, int]:
+        """Channels, height and width of what the model sees of images that had ``shape``; refuses too large a crop."""
+        channels, height, width = self.resized_shape(shape)
+        if self.crop is None:
+            return channels, height, width
+        if self.crop > min(height, width):
+            after = "" if self.resize is None else f" after --data.resize {self.resize}"
+            raise DataError(
+                f"--data.crop {self.crop} is larger than the images, which are {height}×{width}{after}: choose at most "
+                f"{min(height, width)}."
+            )
+        return channels, self.crop, self.crop
+
+    def resized(self, images: Tensor) -> Tensor:
+        """``resize``: the mean of the pixels for a whole factor, such as 96 → 48, else bilinear without aliasing.
+
+        Shapes:
+            uint8 ``[N, C, H, W]`` → uint8 ``[N, C, h, w]``.
+        """
+        channels, height, width = images.shape[1:]
+        new = self.resized_shape((channels, height, width))
+        if new == (channels, height, width):
+            return images
+        found = images.new_empty(len(images), *new)
+        for start in range(0, len(images), AT_A_TIME):
+            some = images[start : start + AT_A_TIME].float()
+            found[start : start + AT_A_TIME] = _scaled(some, new[1:]).round().clamp(0, 255).to(torch.uint8)
+        return found
+
+    def values(self, images: Tensor) -> Tensor:
+        """The pixels as numbers: 0 … 1, or standardised.
+
+        Shapes:
+            uint8 ``[B, C, H, W]`` → float ``[B, C, H, W]``.
+        """
+        if not self.standardize:
+            return images.float() / 255
+        levels = images.flatten(1).to(torch.int64)
+        count = levels.shape[1]
+        total = levels.sum(dim=1, keepdim=True)
+        # In whole numbers, so exact: an image is the same in every batch, and a constant one has 0 / 1.
+        squared = count * levels.square().sum(dim=1, keepdim=True) - total.square()  # variance · count²
+        return ((count * levels - total) / squared.double().sqrt().clamp_min(1)).float().view(images.shape)
+
+    def centre(self, images: Tensor) -> Tensor:
+        """The central patch ``[..., crop, crop]``, or the whole images without ``crop``."""
+        return self._at(images, CENTRE)[0]
+
+    def patches(self, images: Tensor) -> Tensor:
+        """What the model is shown of images that are resized already.
+
+        Shapes:
+            uint8 ``[B, C, H, W]`` → float ``[B, crops, C, h, w]``.
+        """
+        return torch.stack(self._at(self.values(images), CENTRE if self.crops == 1 else THIRTEEN), dim=1)
+
+    def _at(self, images: Tensor, places: list[tuple[int, int]]) -> list[Tensor]:
+        if self.crop is None:
+            return [images]
+        rows, columns = (size - self.crop for size in images.shape[-2:])
+        corners = [(rows * down // 4, columns * right // 4) for down, right in places]
+        return [images[..., row : row + self.crop, column : column + self.crop] for row, column in corners]
+
+
+def _scaled(images: Tensor, size: tuple[int, int]) -> Tensor:
+    height, width = images.shape[-2:]
+    factor = height // size[0]
+    if (height, width) == (factor * size[0], factor * size[1]):
+        return F.avg_pool2d(images, factor)
+    return F.interpolate(images, list(size), mode="bilinear", antialias=True)
+
+
+class PreparedImages(Images):
+    """An image set as a trained model sees it: nothing is random. The targets are the central patch in 0 … 1.
+
+    With 13 crops ``batch`` gives images ``[B, 13, C, h, w]``.
+
+    Args:
+        data: the images as they are in the data set; they are resized once.
+        preparation: what is done to each.
+        shift: as in :class:`~torchcaps.data.images.Images`, before anything else but the resizing.
+    """
+
+    def __init__(self, data: ImageSet, preparation: Preparation, shift: int = 0) -> None:
+        super().__init__(replace(data, images=preparation.resized(data.images)), shift)
+        self.preparation, self.picture_shape = preparation, data.image_shape
+        self.image_shape = preparation.image_shape(data.image_shape)
+
+    def batch(self, indices: Tensor, seed: int) -> Batch:
+        """See :class:`~torchcaps.data.images.Source`."""
+        images = self.shifted(indices, seed)
+        patches = self.preparation.patches(images)
+        shown = patches if self.preparation.crops > 1 else patches[:, 0]
+        return Batch(shown, self.data.labels[indices], self.preparation.centre(images).float() / 255)
+
+
+class AugmentedImages(PreparedImages):
+    """The same for training: patches from random places, of random brightness and contrast.
+
+    The targets are the same patches in 0 … 1, before standardisation, brightness and contrast.
+
+    Args:
+        data: as in :class:`PreparedImages`.
+        preparation: as in :class:`PreparedImages`; one patch per image.
+        shift: as in :class:`PreparedImages`; 0 with a crop.
+        brightness: a number up to so much, either way, is added to a patch: 1 is white, or one standard deviation.
+        contrast: a patch's differences from its mean are multiplied by 1 ± up to so much.
+    """
+
+    def __init__(
+        self, data: ImageSet, preparation: Preparation, shift: int = 0, brightness: float = 0, contrast: float = 0
+    ) -> None:
+        super().__init__(data, preparation, shift)
+        self.brightness, self.contrast = brightness, contrast
+
+    def batch(self, indices: Tensor, seed: int) -> Batch:
+        """See :class:`~torchcaps.data.images.Source`."""
+        images = self.shifted(indices, seed)
+        values, pixels = (self._cut(part, indices, seed) for part in (self.preparation.values(images), images))
+        return Batch(self._lit(values, indices, seed), self.data.labels[indices], pixels.float() / 255)
+
+    def _cut(self, images: Tensor, indices: Tensor, seed: int) -> Tensor:
+        """A patch of each image, every place with the same chance."""
+        crop = self.preparation.crop
+        if crop is None:
+            return images
+        room = torch.tensor(images.shape[-2:]) - crop
+        corners = random_bits(seed, indices, 2) % (room + 1)
+        return placed(images, (room + 1) // 2 - corners, (crop, crop))  # which counts from the middle
+
+    def _lit(self, patches: Tensor, indices: Tensor, seed: int) -> Tensor:
+        """Brightness and contrast of each patch."""
+        if not self.brightness and not self.contrast:
+            return patches
+        # Two numbers of their own: the first two decide place or shift.
+        random = 2 * random_uniform(seed, indices, 4)[:, 2:, None, None, None] - 1
+        mean = patches.double().mean(dim=(1, 2, 3), keepdim=True).float()  # rounded alike in every batch
+        return (patches - mean) * (1 + self.contrast * random[:, 1]) + (mean + self.brightness * random[:, 0])

@@ -1,0 +1,155 @@
+"""Networks of matrix capsules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from torchcaps.capsules import Capsules
+from torchcaps.layers import CapsuleConv2d, ClassCapsules, MatrixPrimaryCapsules2d
+from torchcaps.models.capsnet import require_images
+from torchcaps.models.cnn import CNN, parameter_count
+from torchcaps.models.convolution import Conv, ConvTrunk
+from torchcaps.models.output import ModelOutput
+from torchcaps.models.registry import register_model
+
+
+class MatrixCapsNet(nn.Module):
+    """Convolutions → primary matrix capsules → convolutional capsule layers → class capsules (Hinton et al. 2018).
+
+    Args:
+        image_shape: channels, height, width.
+        classes: number of class capsules.
+        stem: the convolutions before the capsules.
+        types: of the primary capsules.
+        layers: of capsules, as convolutions whose channels are types of capsules.
+        pose: side of a pose matrix.
+        iterations: of the routing.
+        routing: a name, or a mapping with a name and options; every layer gets its own.
+        compete: see :class:`~torchcaps.layers.CapsuleConv2d`.
+
+    Shapes:
+        images ``[B, *image_shape]`` → :class:`ModelOutput` with the class activations as scores.
+    """
+
+    def __init__(
+        self,
+        image_shape: tuple[int, int, int],
+        classes: int,
+        *,
+        stem: Sequence[Conv],
+        types: int,
+        layers: Sequence[Conv],
+        pose: int = 4,
+        iterations: int = 3,
+        routing: str | Mapping[str, Any] = "em",
+        compete: str | None = None,
+    ) -> None:
+        super().__init__()
+        self.image_shape, self.classes = image_shape, classes
+        self.stem = ConvTrunk(image_shape, stem, ahead=layers)
+        self.primary = MatrixPrimaryCapsules2d(stem[-1].channels, types, (pose, pose))
+        self.conv_capsules = nn.Sequential()
+        for out, kernel, stride, padding in layers:
+            of = _with_iterations(routing, iterations)
+            self.conv_capsules.append(
+                CapsuleConv2d(types, out, kernel, stride, padding, in_pose=(pose, pose), routing=of, compete=compete)
+            )
+            types = out
+        last = _with_iterations(routing, iterations)
+        if last["name"] == "em":
+            last.setdefault("inverse_temperature", "authors-class")
+        self.class_capsules = ClassCapsules(types, classes, in_pose=(pose, pose), routing=last)
+
+    def primary_capsules(self, images: Tensor) -> Capsules:
+        """The first capsules, pose ``[B, H, W, T, p, p]``."""
+        require_images(images, self.image_shape)
+        capsules: Capsules = self.primary(self.stem(images))
+        return capsules
+
+    def forward(self, images: Tensor, target: Tensor | None = None) -> ModelOutput:
+        """Classify images. A target is accepted as by every model, and not needed."""
+        capsules: Capsules = self.class_capsules(self.conv_capsules(self.primary_capsules(images)))
+        return ModelOutput(capsules.activation, capsules)
+
+
+def _with_iterations(routing: str | Mapping[str, Any], iterations: int) -> dict[str, Any]:
+    """The routing of one layer; iterations given with the routing itself win, ``uniform`` and the like have none."""
+    options: dict[str, Any] = {"name": routing} if isinstance(routing, str) else dict(routing)
+    if options["name"] in ("em", "dynamic", "optimized", "kmeans"):
+        options.setdefault("iterations", iterations)
+    return options
+
+
+@register_model("matrix-capsnet")
+def matrix_capsnet(
+    image_shape: tuple[int, int, int],
+    classes: int,
+    *,
+    channels: int = 32,
+    types: Sequence[int] = (32, 32, 32),
+    pose: int = 4,
+    iterations: int = 3,
+    routing: str | Mapping[str, Any] = "em",
+    compete: str | None = None,
+) -> MatrixCapsNet:
+    """The network of Hinton, Sabour and Frosst 2018 with A = B = C = D = 32.
+
+    317,194 parameters for stereo pairs of 5 classes (the paper says 310K), 316,394 for one channel; 68,754 with
+    ``channels=64, types=(8, 16, 16)``. Images smaller than 17×17 are centred on a black canvas of that size.
+    """
+    if len(types) != 3:
+        raise ValueError(f"types must be three numbers: primary, first and second capsule layer; got {types!r}.")
+    return MatrixCapsNet(
+        image_shape,
+        classes,
+        stem=[Conv(channels, 5, 2)],
+        types=types[0],
+        layers=[Conv(types[1], 3, 2), Conv(types[2], 3)],
+        pose=pose,
+        iterations=iterations,
+        routing=routing,
+        compete=compete,
+    )
+
+
+@register_model("matrix-capsnet-small")
+def matrix_capsnet_small(
+    image_shape: tuple[int, int, int],
+    classes: int,
+    *,
+    iterations: int = 2,
+    routing: str | Mapping[str, Any] = "em",
+    compete: str | None = None,
+) -> MatrixCapsNet:
+    """The paper's small network, 64/8/16/16: 67,154 parameters for 5 classes and one channel, for two cores."""
+    return MatrixCapsNet(
+        image_shape,
+        classes,
+        stem=[Conv(32, 5, 2), Conv(64, 3, 2)],
+        types=8,
+        layers=[Conv(16, 3), Conv(16, 3)],
+        iterations=iterations,
+        routing=routing,
+        compete=compete,
+    )
+
+
+@register_model("cnn-matched")
+def cnn_matched(image_shape: tuple[int, int, int], classes: int, *, dropout: float = 0.5) -> CNN:
+    """A convolutional network of the size of ``matrix-capsnet-small``, to compare it with.
+
+    The same first convolution, then two of 3×3 with strides 2 and 1 as the capsules have, and one hidden layer as wide
+    as makes the parameters most nearly equal.
+    """
+    convs = [Conv(64, 5, 2), Conv(32, 3, 2), Conv(48, 3)]
+    with torch.device("meta"):
+        trunk = ConvTrunk(image_shape, convs)
+        rest = parameter_count(matrix_capsnet_small(image_shape, classes)) - parameter_count(trunk)
+    height, width = trunk.size
+    features = height * width * convs[-1].channels
+    hidden = max(1, round((rest - classes) / (features + 1 + classes)))
+    return CNN(image_shape, classes, convs=convs, hidden=[hidden], dropout=dropout)

@@ -1,0 +1,248 @@
+"""One iteration of EM routing on a grid, in torch: the E-step, then mass, mean and variance of the votes.
+
+This is the readable text of what the kernel in ``csrc/`` does, and the path that serves where the kernel does not.
+Votes exist for a few images at a time only, in the forward and in the backward pass, and nothing of them is kept.
+
+B images, Q and P positions of children and parents, W places in a window, T and J types of children and parents; a pose
+is R×d, a weight d×C, a vote R×C or H = R·C numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from torchcaps.ops.windows import Windows, window_votes
+
+CHUNK_BYTES = 64 << 20
+"""How much memory the votes of one chunk of images may take."""
+
+
+class Children(NamedTuple):
+    """What votes.
+
+    Attributes:
+        poses: ``[B, Q, T, R, d]``.
+        weight: ``[W or 1, T, J, d, C]``.
+        activation: ``[B, Q, T]``.
+        shift: of the votes, ``[Q, R, C]`` or None.
+    """
+
+    poses: Tensor
+    weight: Tensor
+    activation: Tensor
+    shift: Tensor | None
+
+    def images(self, chunk: slice) -> Children:
+        """Those of a few images."""
+        return Children(self.poses[chunk], self.weight, self.activation[chunk], self.shift)
+
+
+class Parents(NamedTuple):
+    """What is voted for: ln a_j − ½ Σ ln σ² as log_p ``[B, P, J]``, mean and precision 1/σ² ``[B, P, J, H]``."""
+
+    log_p: Tensor
+    mean: Tensor
+    precision: Tensor
+
+    def images(self, chunk: slice) -> Parents:
+        """Those of a few images."""
+        return Parents(self.log_p[chunk], self.mean[chunk], self.precision[chunk])
+
+
+class Moments(NamedTuple):
+    """Of the votes for every parent: amount Σ R a ``[B, P, J]``, mean and variance ``[B, P, J, H]``, and ln amount."""
+
+    amount: Tensor
+    mean: Tensor
+    variance: Tensor
+    log_mass: Tensor
+
+
+class _Seen(NamedTuple):
+    """The votes ``[B, P, W, T, J, H]`` of a few images and the logarithm of all shares ``[B, P, W, T, J]``."""
+
+    votes: Tensor
+    log_share: Tensor
+    activation: Tensor  # [B, P, W, T]
+
+
+def _chunks(children: Children, windows: Windows) -> Iterator[slice]:
+    poses, weight = children.poses, children.weight
+    parents, places = windows.table().shape
+    each = (
+        parents * places * weight.shape[1] * weight.shape[2] * poses.shape[3] * weight.shape[4] * poses.element_size()
+    )
+    step = max(1, CHUNK_BYTES // max(1, each))
+    for start in range(0, len(poses), step):
+        yield slice(start, min(start + step, len(poses)))
+
+
+def log_shares(
+    votes: Tensor, parents: Parents | None, windows: Windows, present: Tensor | None, everywhere: bool
+) -> Tensor:
+    """Ln R ``[B, P, W, T, J]``: −∞ in the padding and for parents that are not ``present`` ``[B, P]``.
+
+    A child's shares sum to one over the types at one position, or over all parents that see it.
+    """
+    table = windows.table(votes.device)
+    there = (table >= 0)[None]  # [1, P, W]
+    if present is not None:
+        there = there & present[:, :, None]
+    if parents is None:
+        score = votes.new_zeros(votes.shape[:-1])
+    else:
+        away = votes - parents.mean[:, :, None, None]
+        distance = (away.square() * parents.precision[:, :, None, None]).sum(dim=-1)
+        score = parents.log_p[:, :, None, None] - 0.5 * distance
+    score = score.masked_fill(~there[..., None, None], -math.inf)
+    total = score.logsumexp(dim=-1)  # [B, P, W, T]
+    if everywhere:
+        total = _over_positions(total, table, math.prod(windows.size))
+    return score - total.masked_fill(total == -math.inf, 0)[..., None]
+
+
+def _over_positions(total: Tensor, table: Tensor, children: int) -> Tensor:
+    """Ln Σ e^x over all windows in which a child is, for each of them: ``[B, P, W, T]`` → the same."""
+    batch, positions, places, types = total.shape
+    child = table.clamp_min(0).flatten()
+    flat = total.reshape(batch, positions * places, types)
+    where = child[None, :, None].expand_as(flat)
+    top = flat.new_full((batch, children, types), -math.inf).scatter_reduce(1, where, flat, "amax")
+    top = top.masked_fill(top == -math.inf, 0)
+    sums = torch.zeros_like(top).index_add(1, child, (flat - top[:, child]).exp())
+    return (sums.log() + top)[:, child].view_as(total)
+
+
+def _seen(
+    children: Children, parents: Parents | None, windows: Windows, present: Tensor | None, everywhere: bool
+) -> _Seen:
+    votes = window_votes(children.poses, children.weight, windows, children.shift).flatten(-2)
+    log_share = log_shares(votes, parents, windows, present, everywhere)
+    table = windows.table(votes.device).clamp_min(0)
+    return _Seen(votes, log_share, children.activation[:, table])
+
+
+def moments(
+    children: Children,
+    parents: Parents | None,
+    windows: Windows,
+    present: Tensor | None,
+    everywhere: bool,
+) -> Moments:
+    """Mass, mean and variance of the votes for every parent, each child's vote weighed by its share and activation.
+
+    Without ``parents``, as in the first iteration, the shares are even.
+    """
+    parts = []
+    for chunk in _chunks(children, windows):
+        of = None if parents is None else parents.images(chunk)
+        here = None if present is None else present[chunk]
+        parts.append(_moments(_seen(children.images(chunk), of, windows, here, everywhere)))
+    return Moments(*(torch.cat(part) for part in zip(*parts, strict=True)))
+
+
+def _moments(seen: _Seen) -> Moments:
+    log_weight = seen.log_share + seen.activation.log()[..., None]  # [B, P, W, T, J]
+    top = log_weight.amax(dim=(2, 3))  # a factor per parent cancels in mean and variance
+    anyone = top > -math.inf
+    top = top.masked_fill(~anyone, 0)
+    weight = (log_weight - top[:, :, None, None]).exp()
+    total = weight.sum(dim=(2, 3))
+    share = weight / total.masked_fill(~anyone, 1)[:, :, None, None]
+    mean = torch.einsum("bpwtj,bpwtjh->bpjh", share, seen.votes)
+    variance = torch.einsum("bpwtj,bpwtjh->bpjh", share, (seen.votes - mean[:, :, None, None]).square())
+    log_mass = torch.where(anyone, top + total.log(), 1e30)  # no child: no shares of anything
+    return Moments(torch.where(anyone, log_mass.exp(), 0), mean, variance, log_mass)
+
+
+class MomentGradients(NamedTuple):
+    """Of everything that :func:`moments` is made from; the last three only where there were parents."""
+
+    poses: Tensor
+    weight: Tensor
+    activation: Tensor
+    log_p: Tensor
+    mean: Tensor
+    precision: Tensor
+
+
+def moment_gradients(
+    children: Children,
+    parents: Parents | None,
+    windows: Windows,
+    present: Tensor | None,
+    everywhere: bool,
+    found: Moments,
+    grads: tuple[Tensor, Tensor, Tensor],
+) -> MomentGradients:
+    """Gradients from those of amount, mean and variance; ``csrc/em_gradients.h`` has the equations."""
+    weight = torch.zeros_like(children.weight)
+    parts = []
+    for chunk in _chunks(children, windows):
+        of = None if parents is None else parents.images(chunk)
+        here = None if present is None else present[chunk]
+        some = children.images(chunk)
+        seen = _seen(some, of, windows, here, everywhere)
+        result = Moments(*(part[chunk] for part in found))
+        dvotes, dactivation, score = _vote_gradients(seen, of, windows, everywhere, result, [g[chunk] for g in grads])
+        dposes, dweight = _through_votes(dvotes, some, windows)
+        weight += dweight
+        parts.append((dposes, _to_children(dactivation, windows), *score))
+    poses, activation, *rest = (torch.cat(part) for part in zip(*parts, strict=True))
+    log_p, mean, precision = rest or (poses.new_empty(0) for _ in range(3))
+    return MomentGradients(poses, weight, activation, log_p, mean, precision)
+
+
+def _vote_gradients(
+    seen: _Seen,
+    parents: Parents | None,
+    windows: Windows,
+    everywhere: bool,
+    found: Moments,
+    grads: list[Tensor],
+) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
+    """Of votes ``[B, P, W, T, J, H]``, activations ``[B, P, W, T]``, and log_p, mean, precision of the old parents."""
+    by_amount, by_mean, by_variance = (grad[:, :, None, None] for grad in grads)
+    a = seen.activation[..., None]
+    share = seen.log_share.exp()
+    most = 0.9 * math.log(torch.finfo(share.dtype).max)  # an absent child may have any share: keep ∞ out
+    relative = (seen.log_share - found.log_mass[:, :, None, None]).clamp_max(most).exp()
+    away = seen.votes - found.mean[:, :, None, None]
+    inner = (by_mean * away + by_variance * (away.square() - found.variance[:, :, None, None])).sum(dim=-1)
+    gain = share * by_amount + relative * inner  # [B, P, W, T, J]
+    dvotes = (a * relative)[..., None] * (by_mean + 2 * by_variance * away)
+    dactivation = gain.sum(dim=-1)
+    if parents is None:
+        return dvotes, dactivation, ()
+    total = dactivation
+    if everywhere:
+        total = _to_children(total, windows)[:, windows.table(total.device).clamp_min(0)]
+    ds = a * (gain - share * total[..., None])
+    away = seen.votes - parents.mean[:, :, None, None]
+    dvotes -= ds[..., None] * away * parents.precision[:, :, None, None]
+    dmean = torch.einsum("bpwtj,bpwtjh->bpjh", ds, away) * parents.precision
+    dprecision = -0.5 * torch.einsum("bpwtj,bpwtjh->bpjh", ds, away.square())
+    return dvotes, dactivation, (ds.sum(dim=(2, 3)), dmean, dprecision)
+
+
+def _to_children(values: Tensor, windows: Windows) -> Tensor:
+    """Sums over all windows in which a child is: ``[B, P, W, ...]`` → ``[B, Q, ...]``; the padding must hold zeros."""
+    children = math.prod(windows.size)
+    out = values.new_zeros(len(values), children, *values.shape[3:])
+    return out.index_add(1, windows.table(values.device).clamp_min(0).flatten(), values.flatten(1, 2))
+
+
+def _through_votes(dvotes: Tensor, children: Children, windows: Windows) -> tuple[Tensor, Tensor]:
+    """Gradients of poses and weight from those of the votes."""
+    poses, weight = children.poses, children.weight
+    table = windows.table(poses.device).clamp_min(0)
+    dvotes = torch.unflatten(dvotes, -1, (poses.shape[3], weight.shape[4]))
+    full = weight.expand(table.shape[1], *weight.shape[1:])
+    dposes = torch.einsum("bpwtjrc,wtjdc->bpwtrd", dvotes, full)
+    dweight = torch.einsum("bpwtrd,bpwtjrc->wtjdc", poses[:, table], dvotes)
+    return _to_children(dposes, windows), dweight.sum_to_size(weight.shape)
