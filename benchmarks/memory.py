@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 
 
 def peak_extra_memory(function: str) -> float:
@@ -20,6 +21,15 @@ def _status(field: str) -> int:
     raise RuntimeError(f"/proc/self/status has no {field}")
 
 
+def peak_of(function: Callable[[], object]) -> tuple[int, int]:
+    """Resident bytes before a call, and the most while it runs."""
+    before = _status("VmRSS")
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")  # resets the peak
+    function()
+    return before, _status("VmHWM")
+
+
 def main() -> None:
     """Measure the function named on the command line."""
     import torch
@@ -30,12 +40,10 @@ def main() -> None:
     function = getattr(routing, sys.argv[1])
     routing.forward_backward(function, *routing.inputs(B=16, I=32))  # code and threads are loaded once, by a small case
     poses, weight = routing.inputs()
-    before = _status("VmRSS")
-    with open("/proc/self/clear_refs", "w") as file:
-        file.write("5")  # resets the peak
-    results = routing.forward_backward(function, poses, weight)
+    results = []
+    before, peak = peak_of(lambda: results.extend(routing.forward_backward(function, poses, weight)))
     given_back = sum(tensor.numel() * tensor.element_size() for tensor in results)
-    print(max(0, _status("VmHWM") - before - given_back) / 1e6)
+    print(max(0, peak - before - given_back) / 1e6)
 
 
 if __name__ == "__main__":

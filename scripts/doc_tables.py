@@ -1,7 +1,7 @@
 """Writes the measured tables into the docs: python scripts/doc_tables.py.
 
-docs/performance.md from results/routing.csv, docs/training.md and a line of the README from results/training.csv. The
-tests compare them.
+docs/performance.md from results/routing.csv and results/matrix_capsnet.csv, docs/models.md from results/viewpoints.csv,
+docs/training.md and a line of the README from results/training.csv. The tests compare them.
 """
 
 from __future__ import annotations
@@ -30,13 +30,42 @@ def put(path: str, name: str, text: str) -> None:
     file.write_text(marks.sub(lambda found: found[1] + text + found[2], content), encoding="utf-8")
 
 
-def main() -> None:
-    """Write all of them."""
+def bars(name: str) -> str:
+    """A table of what was measured against which bar."""
     lines = ["| | bar | measured |", "| --- | --- | --- |"]
-    for row in rows("routing.csv"):
+    for row in rows(name):
         bar = f"{row['bar']} {row['unit']}" if row["bar"] else ""
         lines.append(f"| {row['what']} | {bar} | {float(row['measured']):.3g} {row['unit']} |")
-    put("docs/performance.md", "routing", "\n".join(lines))
+    return "\n".join(lines)
+
+
+def spread(values: list[float]) -> str:
+    """Mean ± standard deviation."""
+    return f"{statistics.mean(values):.1f} ± {statistics.stdev(values):.1f}"
+
+
+def viewpoints() -> str:
+    """Errors on familiar and novel views, mean and deviation over seeds."""
+    keys = ("matched_familiar", "matched_novel", "familiar", "novel")
+    lines = [
+        "| views | model | seeds | matched: familiar, % | matched: novel, % | last: familiar, % | last: novel, % "
+        "| training, s |",
+        "| --- |" + " --- |" * 7,
+    ]
+    found = rows("viewpoints.csv")
+    for protocol, model in dict.fromkeys((row["protocol"], row["model"]) for row in found):
+        own = [row for row in found if (row["protocol"], row["model"]) == (protocol, model)]
+        cells = [spread([float(row[f"{key}_error_percent"]) for row in own]) for key in keys]
+        times = sorted(int(row["training_seconds"]) for row in own)
+        lines.append(f"| {protocol} | `{model}` | {len(own)} | {' | '.join(cells)} | {times[0]}–{times[-1]} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Write all of them."""
+    put("docs/performance.md", "routing", bars("routing.csv"))
+    put("docs/performance.md", "matrix_capsnet", bars("matrix_capsnet.csv"))
+    put("docs/models.md", "viewpoints", viewpoints())
 
     keys = ("test_accuracy_percent", "images_per_second", "training_seconds", "peak_memory_gb")
     lines = [

@@ -60,9 +60,10 @@ class _GridCapsules(nn.Module):
         """
         places, types, parents, _, columns = self.weight.shape
         count = types * (16 if places == 1 else places)
-        std = self.routing.initial_std(count, parents, self.rows * columns)
-        if self.rows > 1:  # a number of a vote is made from one row of the pose, not from all of it
-            std *= math.sqrt(self.rows)
+        if self.rows == 1:
+            std = self.routing.initial_std(count, parents, columns)
+        else:
+            std = self.routing.initial_matrix_std(count, parents, self.rows, columns)
         nn.init.normal_(self.weight, std=std)
 
     def effective_weight(self) -> Tensor:

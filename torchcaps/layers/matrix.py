@@ -41,6 +41,19 @@ class MatrixPrimaryCapsules2d(nn.Module):
         self.types, self.pose = types, pose
         self.conv = nn.Conv2d(in_channels, types * (pose[0] * pose[1] + 1), kernel_size, stride, padding)
 
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw poses larger than torch would, with a variance of about one for features of that size.
+
+        Weights of a capsule layer then need not be large to make votes differ, and Adam moves all alike.
+        """
+        self.conv.reset_parameters()
+        poses = self.types * self.pose[0] * self.pose[1]
+        with torch.no_grad():
+            self.conv.weight[:poses] *= 4
+            self.conv.bias[:poses] *= 4  # type: ignore[index]
+
     def forward(self, features: Tensor) -> Capsules:
         """Make capsules of features."""
         require_features(type(self).__name__, features, self.conv)

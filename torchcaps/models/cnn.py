@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -66,11 +68,14 @@ def cnn_small(image_shape: tuple[int, int, int], classes: int, *, dropout: float
     with torch.device("meta"):
         trunk = ConvTrunk(image_shape, convs)
         rest = parameter_count(capsnet_small(image_shape, classes)) - parameter_count(trunk)
-    height, width = trunk.size
-    features = height * width * SMALL_PRIMARY.channels
+    return CNN(image_shape, classes, convs=convs, hidden=[hidden_width(trunk, rest, classes)], dropout=dropout)
+
+
+def hidden_width(trunk: ConvTrunk, parameters: int, classes: int) -> int:
+    """How wide one hidden layer on top of a trunk is if it and the last layer have about so many parameters."""
+    features = math.prod(trunk.size) * trunk.channels
     # features·h + h weights and biases of the hidden layer, h·classes + classes of the last
-    hidden = max(1, round((rest - classes) / (features + 1 + classes)))
-    return CNN(image_shape, classes, convs=convs, hidden=[hidden], dropout=dropout)
+    return max(1, round((parameters - classes) / (features + 1 + classes)))
 
 
 def parameter_count(module: nn.Module) -> int:

@@ -36,6 +36,7 @@ class ConvTrunk(nn.Sequential):
         ahead: further convolutions that the result must be large enough for.
 
     Attributes:
+        channels: after ``convs``.
         size: height and width after ``convs``.
         final_size: height and width after ``convs`` and ``ahead``.
     """
@@ -53,6 +54,7 @@ class ConvTrunk(nn.Sequential):
             layers += [nn.Conv2d(channels, conv.channels, conv.kernel, conv.stride, conv.padding), nn.ReLU()]
             channels = conv.channels
         super().__init__(*layers)
+        self.channels = channels
         canvas = (max(height, least), max(width, least))
         self.size = self._after(canvas, convs)
         self.final_size = self._after(self.size, ahead)

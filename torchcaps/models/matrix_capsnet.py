@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torchcaps.capsules import Capsules
 from torchcaps.layers import CapsuleConv2d, ClassCapsules, MatrixPrimaryCapsules2d
 from torchcaps.models.capsnet import require_images
-from torchcaps.models.cnn import CNN, parameter_count
+from torchcaps.models.cnn import CNN, hidden_width, parameter_count
 from torchcaps.models.convolution import Conv, ConvTrunk
 from torchcaps.models.output import ModelOutput
 from torchcaps.models.registry import register_model
@@ -116,6 +116,9 @@ def matrix_capsnet(
     )
 
 
+SMALL_STEM = (Conv(32, 5, 2), Conv(64, 3, 2))
+
+
 @register_model("matrix-capsnet-small")
 def matrix_capsnet_small(
     image_shape: tuple[int, int, int],
@@ -125,13 +128,18 @@ def matrix_capsnet_small(
     routing: str | Mapping[str, Any] = "em",
     compete: str | None = None,
 ) -> MatrixCapsNet:
-    """The paper's small network, 64/8/16/16: 67,154 parameters for 5 classes and one channel, for two cores."""
+    """Matrix capsules for two cores; docs/models.md says how it was chosen.
+
+    Conv 5×5 stride 2, 32 → conv 3×3 stride 2, 64 → primary capsules, 16 types → convolutional capsules 3×3, 16 types →
+    class capsules; two iterations. 75,194 parameters for 5 classes and one channel. Images smaller than 17×17 are
+    centred on a black canvas of that size.
+    """
     return MatrixCapsNet(
         image_shape,
         classes,
-        stem=[Conv(32, 5, 2), Conv(64, 3, 2)],
-        types=8,
-        layers=[Conv(16, 3), Conv(16, 3)],
+        stem=SMALL_STEM,
+        types=16,
+        layers=[Conv(16, 3)],
         iterations=iterations,
         routing=routing,
         compete=compete,
@@ -140,16 +148,12 @@ def matrix_capsnet_small(
 
 @register_model("cnn-matched")
 def cnn_matched(image_shape: tuple[int, int, int], classes: int, *, dropout: float = 0.5) -> CNN:
-    """A convolutional network of the size of ``matrix-capsnet-small``, to compare it with.
+    """The convolutions of ``matrix-capsnet-small``, one more of 3×3 where it has capsules, and a hidden layer.
 
-    The same first convolution, then two of 3×3 with strides 2 and 1 as the capsules have, and one hidden layer as wide
-    as makes the parameters most nearly equal.
+    The hidden layer is as wide as makes the parameters most nearly equal for the given image size and classes.
     """
-    convs = [Conv(64, 5, 2), Conv(32, 3, 2), Conv(48, 3)]
+    convs = [*SMALL_STEM, Conv(32, 3)]
     with torch.device("meta"):
         trunk = ConvTrunk(image_shape, convs)
         rest = parameter_count(matrix_capsnet_small(image_shape, classes)) - parameter_count(trunk)
-    height, width = trunk.size
-    features = height * width * convs[-1].channels
-    hidden = max(1, round((rest - classes) / (features + 1 + classes)))
-    return CNN(image_shape, classes, convs=convs, hidden=[hidden], dropout=dropout)
+    return CNN(image_shape, classes, convs=convs, hidden=[hidden_width(trunk, rest, classes)], dropout=dropout)

@@ -67,6 +67,10 @@ class Routing(nn.Module):
         """
         return float(0.74 * parents**0.5 / (max(children, 1) ** 0.25 * size**0.5))
 
+    def initial_matrix_std(self, children: int, parents: int, rows: int, columns: int) -> float:
+        """The same for matrix poses, of which a number of a vote is made from one row only."""
+        return self.initial_std(children, parents, rows * columns) * float(rows**0.5)
+
     def fused_options(self) -> dict[str, Any] | None:
         """Options of :func:`torchcaps.ops.routed_linear` that give this very routing, or None if there are none."""
         return None

@@ -57,6 +57,10 @@ class EMRouting(Routing):
         """Two: votes of squashed poses then have σ near one, so that ln σ is near zero and no activation saturates."""
         return 2.0
 
+    def initial_matrix_std(self, children: int, parents: int, rows: int, columns: int) -> float:
+        """1/√columns: votes as large as the poses that they come from, which are not squashed."""
+        return float(columns**-0.5)
+
     def forward(
         self,
         votes: Tensor,

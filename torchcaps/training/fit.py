@@ -8,7 +8,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +88,12 @@ def _callbacks(recipe: Recipe, checkpoints: Checkpoints, log: EpochLog, bar: boo
 
 
 def train(
-    recipe: Recipe, folder: Path, resume: bool = False, say: Say | None = None, bar: bool = False
+    recipe: Recipe,
+    folder: Path,
+    resume: bool = False,
+    say: Say | None = None,
+    bar: bool = False,
+    callbacks: Sequence[pl.Callback] = (),
 ) -> dict[str, Any]:
     """Train by a recipe into a run folder; returns the summary, which is also written there.
 
@@ -98,6 +103,7 @@ def train(
         resume: go on where the checkpoint is.
         say: receives lines of text for the user.
         bar: show a progress bar.
+        callbacks: of Lightning, beside the trainer's own.
     """
     _quiet()
     _follow_torchrun(recipe)
@@ -122,9 +128,9 @@ def train(
     temperature = InverseTemperature(training.inverse_temperature) if training.inverse_temperature else None
     checkpoints = Checkpoints(folder, training.checkpoint_every, spec, mean, temperature)
     log = EpochLog(folder, tqdm.write if bar and first else say)
-    callbacks = _callbacks(recipe, checkpoints, log, bar and first)
+    all_callbacks = [*_callbacks(recipe, checkpoints, log, bar and first), *callbacks]
     try:
-        trainer = _trainer(recipe, folder, callbacks, bar and first)
+        trainer = _trainer(recipe, folder, all_callbacks, bar and first)
     except MisconfigurationException as error:
         raise RunError(str(error).split("\n")[0]) from error
     if say:

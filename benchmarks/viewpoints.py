@@ -1,0 +1,129 @@
+"""Novel viewpoints: matrix capsules against a CNN of the same size, matched on familiar views.
+
+    python -m benchmarks.viewpoints [--protocols azimuth elevation] [--seeds 0 1 2] [--epochs 15]
+
+Both networks are trained by the recipe `viewpoints` on the familiar views of the training bodies. Every epoch's weights
+are kept and measured on the familiar views of the test bodies. As Hinton, Sabour and Frosst 2018 do, the two are then
+compared where they are equally good at those: the network that ends better is taken back to the epoch whose familiar
+error is nearest to the other's last. Novel views are measured at that epoch and at the last; nothing is chosen by them.
+
+Every row of results/viewpoints.csv is one training run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import csv
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+
+from torchcaps import __version__
+from torchcaps.data.sources import evaluation_source
+from torchcaps.models import parameter_count
+from torchcaps.training.evaluation import measure
+from torchcaps.training.fit import train
+from torchcaps.training.recipes import recipe_from_file
+
+RESULTS = Path(__file__).parent.parent / "results" / "viewpoints.csv"
+MODELS: dict[str, list[str]] = {
+    "matrix-capsnet-small": [],
+    "cnn-matched": ["--model.name=cnn-matched", "--loss.kind=cross-entropy", "--loss.margin_schedule=constant",
+                    "--optimizer.lr=0.002"],
+}  # fmt: skip
+
+
+class EveryEpoch(pl.Callback):
+    """Keeps the model as it is after each epoch."""
+
+    def __init__(self) -> None:
+        self.models: list[torch.nn.Module] = []
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Copy it."""
+        self.models.append(copy.deepcopy(pl_module.model).eval())
+
+
+def run(model: str, protocol: str, seed: int, epochs: int) -> dict[str, Any]:
+    """Train one network; its models after every epoch and their familiar errors in percent."""
+    overrides = [*MODELS[model], f"--data.protocol={protocol}", f"--seed={seed}", f"--epochs={epochs}"]
+    recipe = recipe_from_file("viewpoints", overrides)
+    kept = EveryEpoch()
+    with tempfile.TemporaryDirectory() as folder:
+        started = time.perf_counter()
+        summary = train(recipe, Path(folder), callbacks=[kept])
+        seconds = time.perf_counter() - started
+    familiar = evaluation_source(recipe.data, "familiar")
+    errors = [measure(m, familiar)["error_percent"] for m in kept.models]
+    print(f"{model} {protocol} seed {seed}: {seconds:.0f} s, familiar error {errors[-1]:.2f} %", flush=True)
+    command = f"torchcaps train viewpoints {' '.join([*overrides])}"
+    return {"recipe": recipe, "models": kept.models, "familiar": errors, "seconds": seconds, "command": command,
+            "summary": summary}  # fmt: skip
+
+
+def matched_epochs(first: list[float], second: list[float]) -> tuple[int, int]:
+    """The epochs at which two networks are compared: the last of the one that ends worse, the nearest of the other."""
+    last = len(first) - 1, len(second) - 1
+
+    def nearest(errors: list[float], to: float) -> int:
+        return min(range(len(errors)), key=lambda epoch: abs(errors[epoch] - to))
+
+    if first[-1] > second[-1]:
+        return last[0], nearest(second, first[-1])
+    return nearest(first, second[-1]), last[1]
+
+
+def compare(protocol: str, seed: int, epochs: int) -> list[dict[str, Any]]:
+    """Both networks on one protocol and seed; two rows of the table."""
+    runs = {name: run(name, protocol, seed, epochs) for name in MODELS}
+    chosen = dict(zip(runs, matched_epochs(*(one["familiar"] for one in runs.values())), strict=True))
+    rows = []
+    for name, one in runs.items():
+        novel = evaluation_source(one["recipe"].data, "test")
+        errors = {epoch: measure(one["models"][epoch], novel)["error_percent"] for epoch in {chosen[name], epochs - 1}}
+        rows.append(
+            {
+                "protocol": protocol,
+                "model": name,
+                "parameters": parameter_count(one["models"][-1]),
+                "seed": seed,
+                "epochs": epochs,
+                "familiar_error_percent": f"{one['familiar'][-1]:.2f}",
+                "novel_error_percent": f"{errors[epochs - 1]:.2f}",
+                "matched_epoch": chosen[name] + 1,
+                "matched_familiar_error_percent": f"{one['familiar'][chosen[name]]:.2f}",
+                "matched_novel_error_percent": f"{errors[chosen[name]]:.2f}",
+                "training_seconds": f"{one['seconds']:.0f}",
+                "version": __version__,
+                "command": f"python -m benchmarks.viewpoints --protocols {protocol} --seeds {seed} --epochs {epochs}",
+            }
+        )
+        print(rows[-1], flush=True)
+    return rows
+
+
+def main() -> None:
+    """Run what was asked for; each pair of runs is written when it is done."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--protocols", nargs="+", default=["azimuth", "elevation"], choices=["azimuth", "elevation"])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--epochs", type=int, default=15)
+    arguments = parser.parse_args()
+    for protocol in arguments.protocols:
+        for seed in arguments.seeds:
+            rows = compare(protocol, seed, arguments.epochs)
+            new = not RESULTS.exists()
+            with RESULTS.open("a", newline="") as file:
+                writer = csv.DictWriter(file, rows[0])
+                if new:
+                    writer.writeheader()
+                writer.writerows(rows)
+
+
+if __name__ == "__main__":
+    main()
