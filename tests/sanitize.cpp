@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "em_gradients.h"
+#include "em_moments.h"
 #include "forward.h"
 #include "routing_gradients.h"
 
@@ -47,8 +49,61 @@ void run(Problem p) {
   require_finite(s, "s"), require_finite(pose, "pose"), require_finite(sums, "sums"), require_finite(c, "coupling"), require_finite(du, "du"), require_finite(dW, "dW");
 }
 
-int main() {
+// EM routing on a row of Q positions with windows of three, or one window over all of them.
+template <typename T, int side>
+void run_em(int64_t B, int64_t Q, int64_t types, int64_t J, int everywhere, int threads, bool whole) {
+  using S = Pose<side, side, side>;
+  std::vector<int32_t> first{0}, parent, slice;
+  const int64_t P = whole ? 1 : std::max<int64_t>(Q - 2, 0), K = whole ? 1 : 3;
+  for (int64_t q = 0; q < Q; ++q) {
+    for (int64_t k = 0; k < K; ++k)
+      if (whole || (q - k >= 0 && q - k < P)) parent.push_back(whole ? 0 : q - k), slice.push_back(whole ? 0 : k);
+    first.push_back(parent.size());
+  }
+  const int64_t rows = side ? side : 3, inner = side ? side : 2, cols = side ? side : 5;
+  Grid g{B, Q, P, K, types, J, rows, inner, cols, everywhere, threads, first.data(), parent.data(), slice.data()};
+  const int64_t H = rows * cols, sums = B * P * J;
+  auto poses = some<T>(B * Q * types * rows * inner), W = some<T>(K * types * J * inner * cols), a = some<T>(B * Q * types);
+  auto shift = some<T>(Q * H), log_p = some<T>(sums), mean = some<T>(sums * H), precision = some<T>(sums * H);
+  for (T& x : a) x = x < 0 ? T(0) : x;
+  for (T& x : precision) x = std::abs(x);
+  std::vector<uint8_t> present(B * P);
+  for (size_t n = 0; n < present.size(); ++n) present[n] = n % 3 != 0;
+  std::vector<T> amount(sums), mu(sums * H), variance(sums * H), log_mass(sums);
+  std::vector<T> dposes(poses.size()), dW(W.size()), da(a.size()), dlog_p(sums), dmean(sums * H), dprecision(sums * H);
+  for (bool scored : {false, true})
+    for (bool masked : {false, true}) {
+      const T *lp = scored ? log_p.data() : nullptr, *m = scored ? mean.data() : nullptr, *v = scored ? precision.data() : nullptr;
+      const uint8_t* there = masked ? present.data() : nullptr;
+      MomentsCall<T> call{poses.data(), W.data(), a.data(), masked ? shift.data() : nullptr, lp, m, v, there, amount.data(),
+                          mu.data(), variance.data(), log_mass.data()};
+      em_moments<T, S>(g, call);
+      GradientsCall<T> back{poses.data(), W.data(), a.data(), masked ? shift.data() : nullptr, lp, m, v, there, mu.data(),
+                            variance.data(), log_mass.data(), log_p.data(), mean.data(), precision.data(), dposes.data(),
+                            dW.data(), da.data(), dlog_p.data(), dmean.data(), dprecision.data()};
+      em_gradients<T, S>(g, back);
+    }
+  require_finite(mu, "mean"), require_finite(variance, "variance"), require_finite(amount, "amount");
+  require_finite(dposes, "dposes"), require_finite(dW, "dW"), require_finite(da, "da"), require_finite(dmean, "dmean");
+}
+
+int em_cases() {
   int cases = 0;
+  for (int64_t B : {0, 1, 3})
+    for (int64_t Q : {3, 6})
+      for (int64_t types : {1, 5})
+        for (int64_t J : {1, 7, 17})
+          for (int everywhere : {0, 1})
+            for (bool whole : {false, true}) {
+              const int threads = 1 + cases % 3;
+              run_em<float, 0>(B, Q, types, J, everywhere, threads, whole);
+              run_em<double, 4>(B, Q, types, J, everywhere, threads, whole), ++cases;
+            }
+  return cases;
+}
+
+int main() {
+  int cases = em_cases();
   for (int64_t B : {0, 1, 3, 8, 17, 130})
     for (int64_t I : {0, 1, 7, 33})
       for (int shared : {0, 1})

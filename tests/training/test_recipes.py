@@ -78,6 +78,7 @@ def test_an_empty_recipe_has_the_defaults():
         ({"training": {"batch_size": -1}}, "batch_size must be at least 1"),
         ({"optimizer": {"lr": 0}}, "lr must be positive"),
         ({"optimizer": {"ema": 2}}, "ema must be between"),
+        ({"optimizer": {"clip": 0}}, "clip is a length"),
         ({"optimizer": {"schedule": "cosine"}}, "optimizer.schedule"),
         ({"data": {"validation": 1.5}}, "data.validation"),
         ({"data": {"shift": -1}}, "data.shift"),

@@ -21,6 +21,12 @@ def _add_evaluate(parser: argparse.ArgumentParser) -> None:
         choices=("test", "train", "familiar"),
         help="part of the data (default: test); familiar is of the protocols azimuth and elevation",
     )
+    parser.add_argument(
+        "--crops",
+        type=int,
+        choices=(1, 13),
+        help="patches per image whose scores are averaged, for runs with data.crop",
+    )
     parser.add_argument("--json", action="store_true", help="print all numbers as JSON")
 
 
@@ -33,7 +39,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         changes = {"name": arguments.data, "dir": arguments.data_dir}
         options = replace(own, **{key: value for key, value in changes.items() if value is not None})
         other = arguments.data is not None or arguments.split != "test" or arguments.data_dir is not None
-        result = evaluate(arguments.run, options if other else None, arguments.split)
+        result = evaluate(arguments.run, options if other else None, arguments.split, arguments.crops)
     if arguments.json:
         print(json.dumps(result, indent=2))
         return 0

@@ -8,7 +8,6 @@ from torch import Tensor, nn
 from torchcaps.capsules import Capsules, require_capsules
 from torchcaps.checks import require_count
 from torchcaps.ops.result import RoutingOutput
-from torchcaps.ops.routed import routed_linear
 from torchcaps.routing.base import RoutingLike, resolve_routing
 
 
@@ -94,15 +93,11 @@ class CapsuleLinear(nn.Module):
         return output
 
     def forward(self, capsules: Capsules) -> Capsules:
-        """The parents; votes are not stored where :func:`torchcaps.ops.routed_linear` can serve."""
-        options = self.routing.fused_options()
-        if options is None:
-            output = self.route(capsules)
-            return Capsules(output.pose, output.activation)
+        """The parents; votes are not stored by routings that can do without, dynamic, optimised and EM."""
         children = self._checked(capsules)
-        activation = children.activation if options.get("amend") else None
-        weight = self.effective_weight()
-        routed = routed_linear(children.pose, weight, activation=activation, mask=children.mask, **options)
+        routed = self.routing.route_linear(children.pose, self.effective_weight(), children.activation, children.mask)
+        if routed is None:
+            routed = self.routing(self._votes(children), children.activation, children.mask)
         return Capsules(routed.pose, routed.activation)
 
     def _votes(self, children: Capsules) -> Tensor:

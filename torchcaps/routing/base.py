@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from torchcaps.checks import require_choice
 from torchcaps.ops.result import RoutingOutput
+from torchcaps.ops.routed import routed_linear
 from torchcaps.ops.windows import Windows
 from torchcaps.routing.windows import route_each_window
 
@@ -74,6 +75,22 @@ class Routing(nn.Module):
     def fused_options(self) -> dict[str, Any] | None:
         """Options of :func:`torchcaps.ops.routed_linear` that give this very routing, or None if there are none."""
         return None
+
+    def route_linear(
+        self, poses: Tensor, weight: Tensor, activation: Tensor, mask: Tensor | None = None
+    ) -> RoutingOutput | None:
+        """Votes of fully connected children and their routing in one, without storing votes; None if it cannot.
+
+        Shapes:
+            poses ``[B, I, d]``, weight ``[I, J, d, D]`` or ``[J, d, D]``, activation and mask ``[B, I]`` →
+            pose ``[B, J, D]``, activation ``[B, J]``; the coupling is empty.
+        """
+        options = self.fused_options()
+        if options is None:
+            return None
+        amended = activation if options.get("amend") else None
+        pose, length, _ = routed_linear(poses, weight, activation=amended, mask=mask, **options)
+        return RoutingOutput(pose, length, pose.new_empty(0))
 
     def route_windows(
         self,

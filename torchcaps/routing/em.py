@@ -84,6 +84,25 @@ class EMRouting(Routing):
             trace=trace,
         )
 
+    def route_linear(
+        self, poses: Tensor, weight: Tensor, activation: Tensor, mask: Tensor | None = None
+    ) -> RoutingOutput | None:
+        """Fully connected children by :func:`torchcaps.ops.routed_em`; not with ``compete_within``."""
+        if self.compete_within is not None:
+            return None
+        if weight.dim() == 4:  # all children as types at one position
+            windows, weight = Windows((1,), (1,), (1,), (0,)), weight[None]
+            poses, activation, mask = poses[:, None], activation[:, None], None if mask is None else mask[:, None]
+        else:  # the same weights at all positions, of one type each
+            windows, weight = Windows.whole((poses.shape[1],)), weight[None, None]
+            poses, activation, mask = (
+                poses[:, :, None],
+                activation[..., None],
+                None if mask is None else mask[..., None],
+            )
+        output = self.route_windows(poses[..., None, :], weight, activation, windows, mask=mask)
+        return RoutingOutput(output.pose[:, 0], output.activation[:, 0], output.coupling)
+
     def route_windows(
         self,
         poses: Tensor,

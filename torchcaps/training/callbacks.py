@@ -25,10 +25,6 @@ class TrainingStopped(Exception):  # noqa: N818 - an end, not an error
     """Training ended early, in good order; the message says why and how to go on."""
 
 
-class Interrupted(TrainingStopped):
-    """By Ctrl-C or a termination signal."""
-
-
 def _model(module: pl.LightningModule) -> nn.Module:
     assert isinstance(module, CapsuleModule)
     return module.model

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -46,24 +46,32 @@ def measure(model: nn.Module, source: Source) -> dict[str, Any]:
     return result
 
 
-def evaluate(run: str | os.PathLike[str], overrides: DataOptions | None = None, split: str = "test") -> dict[str, Any]:
+def evaluate(
+    run: str | os.PathLike[str],
+    overrides: DataOptions | None = None,
+    split: str = "test",
+    crops: Literal[1, 13] | None = None,
+) -> dict[str, Any]:
     """Measure a run on its test images, or on other data of the same shape; the result is kept in the run folder.
 
     Args:
         run: a run folder.
         overrides: other data than the run's own; it is prepared as the model's own is.
         split: of the data.
+        crops: patches per image whose scores are averaged, 1 or 13; not given: as the run has it.
     """
     folder = Path(run)
     recipe = read_run_recipe(folder)
     model, spec = load_model(folder)
     options = replace(overrides or recipe.data, **asdict(spec.preparation))
+    if crops is not None:
+        options = replace(options, crops=crops)
     if overrides is not None and Path(options.name).is_dir():
         options = replace(options, image_size=spec.fitted_shape[1])  # as the model's own were read
     source = evaluation_source(options, split, class_names=spec.class_names)
     _check_fit(options.name, source, spec)
     result = {"data": options.name, "split": split, **measure(model, source)}
-    if overrides is None:
+    if overrides is None and crops is None:
         try:
             write_text(folder / "evaluation.json", json.dumps(result, indent=2) + "\n")
         except OSError as error:

@@ -185,6 +185,7 @@ def _trainer(recipe: Recipe, folder: Path, callbacks: list[pl.Callback], bar: bo
         strategy=("ddp_find_unused_parameters_true" if idle_decoder else "ddp") if several else "auto",
         precision=training.precision,  # type: ignore[arg-type]
         max_epochs=training.epochs,
+        gradient_clip_val=recipe.optimizer.clip,
         callbacks=callbacks,
         plugins=[WholeFiles()],
         logger=TensorBoardLogger(folder, name="tensorboard", version=""),

@@ -50,6 +50,7 @@ class OptimizerOptions:
         decay_steps: steps per factor.
         floor: least learning rate of that decay.
         weight_decay: of Adam.
+        clip: the gradient of all parameters together is shortened to this length; not given: left as it is.
         ema: keep a running mean of the weights with this factor and use it, for example 0.999.
     """
 
@@ -59,6 +60,7 @@ class OptimizerOptions:
     decay_steps: int = 2000
     floor: float = 1e-6
     weight_decay: float = 0.0
+    clip: Optional[float] = None
     ema: Optional[float] = None
 
 

@@ -210,6 +210,8 @@ def check_values(recipe: Recipe) -> None:
         raise RecipeError(f"optimizer.decay must be in (0, 1], got {optimizer.decay}.")
     if optimizer.lr <= 0:
         raise RecipeError(f"optimizer.lr must be positive, got {optimizer.lr}.")
+    if optimizer.clip is not None and optimizer.clip <= 0:
+        raise RecipeError(f"optimizer.clip is a length, more than 0; got {optimizer.clip}.")
     if optimizer.ema is not None and not 0 < optimizer.ema < 1:
         raise RecipeError(f"optimizer.ema must be between 0 and 1, such as 0.999; got {optimizer.ema}.")
     if not 0 <= recipe.data.validation < 1:

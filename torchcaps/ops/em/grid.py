@@ -83,13 +83,14 @@ def routed_em(
         ``[J]``, shift ``[Q, R, C]``, present ``[B, P]`` → pose ``[B, P, J, R·C]``, activation ``[B, P, J]``, coupling
         ``[B, P, W, T, J]`` (empty if not asked for), with Q positions of children, P of parents, W places in a window.
     """
-    _require_inputs(poses, weight, activation, (beta_u, beta_a), windows, shift)
     require_choice("competition", compete, COMPETITIONS)
     lambdas = resolve_schedule("inverse_temperature", named_schedule(inverse_temperature), iterations)
     if mask is not None:
-        require_mask("mask", mask, tuple(activation.shape), meaning="[batch, positions, types]")
+        require_mask("mask", mask, tuple(poses.shape[:3]), meaning="[batch, positions, types]")
+        require_mask("mask", mask, tuple(activation.shape), meaning="the activation's shape")
         poses, activation = poses.masked_fill(~mask[..., None, None], 0), activation.masked_fill(~mask, 0)
         present = windows_present(mask, windows) if present is None else present
+    _require_inputs(poses, weight, activation, (beta_u, beta_a), windows, shift)
     setting = _Setting(Children(poses, weight, activation, shift), windows, present, compete == "positions")
     scale = 1.0 if mass is None else _mass_scale(setting, mask, mass)
     numbers = poses.shape[3] * weight.shape[4]
