@@ -1,6 +1,6 @@
 """Novel viewpoints: matrix capsules against a CNN of the same size, matched on familiar views.
 
-    python -m benchmarks.viewpoints [--protocols azimuth elevation] [--seeds 0 1 2] [--epochs 15]
+    python -m benchmarks.viewpoints [--protocols azimuth elevation] [--seeds 0 1 2] [--epochs 10]
 
 Both networks are trained by the recipe `viewpoints` on the familiar views of the training bodies. Every epoch's weights
 are kept and measured on the familiar views of the test bodies. As Hinton, Sabour and Frosst 2018 do, the two are then
@@ -34,7 +34,7 @@ RESULTS = Path(__file__).parent.parent / "results" / "viewpoints.csv"
 MODELS: dict[str, list[str]] = {
     "matrix-capsnet-small": [],
     "cnn-matched": ["--model.name=cnn-matched", "--loss.kind=cross-entropy", "--loss.margin_schedule=constant",
-                    "--optimizer.lr=0.002"],
+                    "--optimizer.lr=0.001"],
 }  # fmt: skip
 
 
@@ -112,7 +112,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--protocols", nargs="+", default=["azimuth", "elevation"], choices=["azimuth", "elevation"])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--epochs", type=int, default=15)
+    parser.add_argument("--epochs", type=int, default=10)
     arguments = parser.parse_args()
     for protocol in arguments.protocols:
         for seed in arguments.seeds:

@@ -65,7 +65,7 @@ inline void add_votes(const S& s, Moments<T>& sums, int64_t tile, bool first, co
     rest[c] = x[c] - x[c] * part[c];
   }
   sums.total.data()[tile] = total;
-  Vec<T>*mean = sums.mean.data() + tile * s.size(), *spread = sums.spread.data() + tile * s.size();
+  Vec<T>*__restrict mean = sums.mean.data() + tile * s.size(), *__restrict spread = sums.spread.data() + tile * s.size();
   for (int64_t h = 0; h < s.size(); ++h) {
     Vec<T> m = mean[h], v = spread[h];
     for (int c = 0; c < count; ++c) {
@@ -115,12 +115,13 @@ class MomentsOfImage {
   void run(int64_t image) {
     if (call_.log_p) parents_.load(g_, s_.size(), image, call_.log_p, call_.mean, call_.precision);
     sums_.clear(g_, s_.size());
-    for (int64_t q = 0; q < g_.Q; ++q) {
-      reached_.find(g_, q, call_.present ? call_.present + image * g_.P : nullptr);
-      for (int64_t t = 0; reached_.count() && t < g_.T;) {
+    // Types outside, positions inside: the weights of a few types stay in the cache while they go over the image.
+    for (int64_t first = 0; first < g_.T; first += AT_ONCE)
+      for (int64_t q = 0; q < g_.Q; ++q) {
+        reached_.find(g_, q, call_.present ? call_.present + image * g_.P : nullptr);
         int count = 0;
         T log_a[AT_ONCE];
-        for (; t < g_.T && count < AT_ONCE; ++t) {
+        for (int64_t t = first; reached_.count() && t < std::min(first + AT_ONCE, g_.T); ++t) {
           const T a = call_.activation[(image * g_.Q + q) * g_.T + t];
           if (a == 0) continue;
           child_votes(image, q, t, count);
@@ -128,7 +129,6 @@ class MomentsOfImage {
         }
         if (count) add(count, log_a);
       }
-    }
     for (int64_t at = 0; at < g_.P; ++at) write(image, at);
   }
 

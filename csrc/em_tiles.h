@@ -8,7 +8,7 @@
 
 namespace {
 
-constexpr int AT_ONCE = 4;  // types at one position that are handled together, so that sums are loaded once for all of them
+constexpr int64_t AT_ONCE = 4;  // types at one position that are handled together, so that sums are loaded once for all of them
 constexpr double NEVER = 1e30;
 
 // The sizes of a pose and a weight; those that are common are known when compiling, zero stands for any.
@@ -53,9 +53,9 @@ void weights_to_tiles(const Grid& g, const T* W, Vec<T>* out) {
   for (int64_t s = 0; s < g.K * g.T; ++s) to_tiles<T>(g, W + s * g.J * n, n, T(0), out + s * tiles_of<T>(g) * n);
 }
 
-// V = M W (+ shift), all parents of a tile at once.
+// V = M W (+ shift), all parents of a tile at once. Here and below __restrict keeps what is read in registers while V is written.
 template <typename T, typename S>
-inline void vote(const S& s, const T* M, const Vec<T>* W, const T* shift, Vec<T>* V) {
+inline void vote(const S& s, const T* __restrict M, const Vec<T>* __restrict W, const T* __restrict shift, Vec<T>* __restrict V) {
   for (int64_t r = 0; r < s.rows(); ++r)
     for (int64_t c = 0; c < s.cols(); ++c) {
       Vec<T> sum = W[c] * M[r * s.inner()];
@@ -67,7 +67,8 @@ inline void vote(const S& s, const T* M, const Vec<T>* W, const T* shift, Vec<T>
 
 // ln a_j N(V; μ, σ²) without its constants: ln p − ½ Σ (V − μ)² / σ².
 template <typename T, typename S>
-inline Vec<T> score(const S& s, const Vec<T>* V, Vec<T> log_p, const Vec<T>* mean, const Vec<T>* precision) {
+inline Vec<T> score(const S& s, const Vec<T>* __restrict V, Vec<T> log_p, const Vec<T>* __restrict mean,
+                    const Vec<T>* __restrict precision) {
   Vec<T> even = Vec<T>{}, odd = Vec<T>{};
   int64_t h = 0;
   for (; h + 2 <= s.size(); h += 2) {

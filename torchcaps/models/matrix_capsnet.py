@@ -116,7 +116,7 @@ def matrix_capsnet(
     )
 
 
-SMALL_STEM = (Conv(32, 5, 2), Conv(64, 3, 2))
+SMALL_STEM = (Conv(32, 5, 2), Conv(64, 3, 2), Conv(64, 3))
 
 
 @register_model("matrix-capsnet-small")
@@ -130,16 +130,16 @@ def matrix_capsnet_small(
 ) -> MatrixCapsNet:
     """Matrix capsules for two cores; docs/models.md says how it was chosen.
 
-    Conv 5×5 stride 2, 32 → conv 3×3 stride 2, 64 → primary capsules, 16 types → convolutional capsules 3×3, 16 types →
-    class capsules; two iterations. 75,194 parameters for 5 classes and one channel. Images smaller than 17×17 are
-    centred on a black canvas of that size.
+    Conv 5×5 stride 2, 32 → conv 3×3 stride 2, 64 → conv 3×3, 64 → primary capsules, 32 types → convolutional capsules
+    3×3, 32 types → class capsules; two iterations. 241,706 parameters for 5 classes and one channel. Images smaller
+    than 25×25 are centred on a black canvas of that size.
     """
     return MatrixCapsNet(
         image_shape,
         classes,
         stem=SMALL_STEM,
-        types=16,
-        layers=[Conv(16, 3)],
+        types=32,
+        layers=[Conv(32, 3)],
         iterations=iterations,
         routing=routing,
         compete=compete,
@@ -152,7 +152,7 @@ def cnn_matched(image_shape: tuple[int, int, int], classes: int, *, dropout: flo
 
     The hidden layer is as wide as makes the parameters most nearly equal for the given image size and classes.
     """
-    convs = [*SMALL_STEM, Conv(32, 3)]
+    convs = [*SMALL_STEM, Conv(64, 3)]
     with torch.device("meta"):
         trunk = ConvTrunk(image_shape, convs)
         rest = parameter_count(matrix_capsnet_small(image_shape, classes)) - parameter_count(trunk)
