@@ -7,7 +7,8 @@ are kept and measured on the familiar views of the test bodies. As Hinton, Sabou
 compared where they are equally good at those: the network that ends better is taken back to the epoch whose familiar
 error is nearest to the other's last. Novel views are measured at that epoch and at the last; nothing is chosen by them.
 
-Every row of results/viewpoints.csv is one training run.
+Every row of results/viewpoints.csv is one training run. With --by-angle the networks' last weights are measured on each
+azimuth (or elevation) of all test bodies instead, for results/viewpoints_by_angle.csv.
 """
 
 from __future__ import annotations
@@ -24,13 +25,18 @@ import pytorch_lightning as pl
 import torch
 
 from torchcaps import __version__
-from torchcaps.data.sources import evaluation_source
+from torchcaps.data.preparation import PreparedImages
+from torchcaps.data.small_norb import FAMILIAR_AZIMUTHS, FAMILIAR_ELEVATIONS, INFO_COLUMNS
+from torchcaps.data.sources import evaluation_source, preparation_of
+from torchcaps.data.viewpoints import viewpoints, viewpoints_info
 from torchcaps.models import parameter_count
 from torchcaps.training.evaluation import measure
 from torchcaps.training.fit import train
 from torchcaps.training.recipes import recipe_from_file
 
 RESULTS = Path(__file__).parent.parent / "results" / "viewpoints.csv"
+BY_ANGLE = RESULTS.with_name("viewpoints_by_angle.csv")
+COMMAND = "python -m benchmarks.viewpoints"
 MODELS: dict[str, list[str]] = {
     "matrix-capsnet-small": [],
     "cnn-matched": ["--model.name=cnn-matched", "--loss.kind=cross-entropy", "--loss.margin_schedule=constant",
@@ -56,14 +62,12 @@ def run(model: str, protocol: str, seed: int, epochs: int) -> dict[str, Any]:
     kept = EveryEpoch()
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()
-        summary = train(recipe, Path(folder), callbacks=[kept])
+        train(recipe, Path(folder), callbacks=[kept])
         seconds = time.perf_counter() - started
     familiar = evaluation_source(recipe.data, "familiar")
     errors = [measure(m, familiar)["error_percent"] for m in kept.models]
     print(f"{model} {protocol} seed {seed}: {seconds:.0f} s, familiar error {errors[-1]:.2f} %", flush=True)
-    command = f"torchcaps train viewpoints {' '.join([*overrides])}"
-    return {"recipe": recipe, "models": kept.models, "familiar": errors, "seconds": seconds, "command": command,
-            "summary": summary}  # fmt: skip
+    return {"recipe": recipe, "models": kept.models, "familiar": errors, "seconds": seconds}
 
 
 def matched_epochs(first: list[float], second: list[float]) -> tuple[int, int]:
@@ -71,7 +75,7 @@ def matched_epochs(first: list[float], second: list[float]) -> tuple[int, int]:
     last = len(first) - 1, len(second) - 1
 
     def nearest(errors: list[float], to: float) -> int:
-        return min(range(len(errors)), key=lambda epoch: abs(errors[epoch] - to))
+        return min(range(len(errors)), key=lambda epoch: (abs(errors[epoch] - to), -epoch))
 
     if first[-1] > second[-1]:
         return last[0], nearest(second, first[-1])
@@ -100,11 +104,46 @@ def compare(protocol: str, seed: int, epochs: int) -> list[dict[str, Any]]:
                 "matched_novel_error_percent": f"{errors[chosen[name]]:.2f}",
                 "training_seconds": f"{one['seconds']:.0f}",
                 "version": __version__,
-                "command": f"python -m benchmarks.viewpoints --protocols {protocol} --seeds {seed} --epochs {epochs}",
+                "command": f"{COMMAND} --protocols {protocol} --seeds {seed} --epochs {epochs}",
             }
         )
         print(rows[-1], flush=True)
     return rows
+
+
+def by_angle(protocol: str, seed: int, epochs: int) -> list[dict[str, Any]]:
+    """The error of both networks at every angle; rows of the second table."""
+    seen, column = viewpoints_info("test"), INFO_COLUMNS.index(protocol)
+    rows = []
+    for name in MODELS:
+        one = run(name, protocol, seed, epochs)
+        data = viewpoints("test")
+        for angle in seen[:, column].unique().tolist():
+            part = PreparedImages(data[seen[:, column] == angle], preparation_of(one["recipe"].data))
+            familiar = 10 * angle in FAMILIAR_AZIMUTHS if protocol == "azimuth" else angle in FAMILIAR_ELEVATIONS
+            rows.append(
+                {
+                    "protocol": protocol,
+                    "model": name,
+                    "seed": seed,
+                    "degrees": 10 * angle if protocol == "azimuth" else 30 + 5 * angle,
+                    "familiar": familiar,
+                    "error_percent": f"{measure(one['models'][-1], part)['error_percent']:.2f}",
+                    "version": __version__,
+                    "command": f"{COMMAND} --protocols {protocol} --seeds {seed} --epochs {epochs} --by-angle",
+                }
+            )
+    return rows
+
+
+def append(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Add rows to a table."""
+    new = not path.exists()
+    with path.open("a", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        if new:
+            writer.writeheader()
+        writer.writerows(rows)
 
 
 def main() -> None:
@@ -113,16 +152,14 @@ def main() -> None:
     parser.add_argument("--protocols", nargs="+", default=["azimuth", "elevation"], choices=["azimuth", "elevation"])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--by-angle", action="store_true", help="measure every azimuth or elevation on its own")
     arguments = parser.parse_args()
     for protocol in arguments.protocols:
         for seed in arguments.seeds:
-            rows = compare(protocol, seed, arguments.epochs)
-            new = not RESULTS.exists()
-            with RESULTS.open("a", newline="") as file:
-                writer = csv.DictWriter(file, rows[0])
-                if new:
-                    writer.writeheader()
-                writer.writerows(rows)
+            if arguments.by_angle:
+                append(BY_ANGLE, by_angle(protocol, seed, arguments.epochs))
+            else:
+                append(RESULTS, compare(protocol, seed, arguments.epochs))
 
 
 if __name__ == "__main__":

@@ -61,11 +61,28 @@ def viewpoints() -> str:
     return "\n".join(lines)
 
 
+def by_angle() -> str:
+    """Errors by how far an azimuth is from the nearest one of the training views."""
+    found = [row for row in rows("viewpoints_by_angle.csv") if row["protocol"] == "azimuth"]
+    known = {int(row["degrees"]) for row in found if row["familiar"] == "True"}
+    models = list(dict.fromkeys(row["model"] for row in found))
+    errors: dict[int, dict[str, list[float]]] = {}
+    for row in found:
+        away = min(min((int(row["degrees"]) - k) % 360, (k - int(row["degrees"])) % 360) for k in known)
+        errors.setdefault(away, {}).setdefault(row["model"], []).append(float(row["error_percent"]))
+    lines = ["| from the nearest familiar azimuth | " + " | ".join(f"`{m}`, %" for m in models) + " |"]
+    lines.append("| --- |" + " --- |" * len(models))
+    for away, of in sorted(errors.items()):
+        lines.append(f"| {away}° | " + " | ".join(f"{statistics.mean(of[m]):.1f}" for m in models) + " |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Write all of them."""
     put("docs/performance.md", "routing", bars("routing.csv"))
     put("docs/performance.md", "matrix_capsnet", bars("matrix_capsnet.csv"))
     put("docs/models.md", "viewpoints", viewpoints())
+    put("docs/models.md", "by_angle", by_angle())
 
     keys = ("test_accuracy_percent", "images_per_second", "training_seconds", "peak_memory_gb")
     lines = [

@@ -25,6 +25,8 @@ def test_the_small_models_have_the_parameters_that_the_docs_say():
     assert count("capsnet-small") == 300_944
     assert count("cnn-small") == 300_941
     stereo, single = (2, 32, 32), (1, 32, 32)
+    assert count("matrix-capsnet-small", single, 5) == 241_706
+    assert count("cnn-matched", single, 5) == 241_743
     assert count("matrix-capsnet", stereo, 5) == 317_194
     assert count("matrix-capsnet", single, 5) == 316_394
     assert count("matrix-capsnet", stereo, 5, channels=64, types=(8, 16, 16)) == 68_754

@@ -34,6 +34,11 @@ def test_any_size_any_batch(name, shape, batch, classes, seed):
         MODEL_CHECKS[check](model, images)
 
 
+def test_convolutional_capsules_with_a_routing_of_windows():
+    model = create_model("matrix-capsnet", SHAPE, 3, channels=8, types=(4, 4, 4), routing="dynamic")
+    assert_model(model, SHAPE)
+
+
 @pytest.mark.parametrize("routing", list_routings())
 def test_capsnet_small_with_every_routing(routing):
     assert_model(create_model("capsnet-small", SHAPE, 3, routing=routing), SHAPE)

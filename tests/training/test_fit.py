@@ -260,6 +260,28 @@ def test_cnns_train_by_the_same_recipe(tiny_recipe, tmp_path, name):
     assert fit.train(recipe, tmp_path)["train_accuracy"] > 0.9
 
 
+def test_matrix_capsules_learn_with_em_routing_and_spread_loss(tiny_recipe, tmp_path):
+    spread = ["--loss.kind", "spread", "--loss.margin_schedule", "by-epoch", "--optimizer.clip", "0.2"]
+    small = ["--model.name", "matrix-capsnet", "--model.options.channels", "16", "--model.options.types", "[8, 8, 8]"]
+    recipe = tiny_recipe(*spread, *small, "--epochs", "12", "--optimizer.lr", "0.01", "--data.standardize", "true")
+    assert fit.train(recipe, tmp_path)["train_accuracy"] > 0.6  # of three classes, after a hundred steps
+    model, _ = load_model(tmp_path)
+    assert model.conv_capsules[0].routing.beta_a.abs().max() > 0  # the costs are learned too
+
+
+def test_the_gradient_is_clipped(tiny_recipe, tmp_path, monkeypatch):
+    lengths = []
+    original = CapsuleModule.optimizer_step
+
+    def watch(self, *given, **options):
+        original(self, *given, **options)
+        lengths.append(float(torch.linalg.vector_norm(torch.cat([p.grad.flatten() for p in self.model.parameters()]))))
+
+    monkeypatch.setattr(CapsuleModule, "optimizer_step", watch)
+    fit.train(tiny_recipe("--optimizer.clip", "0.001", "--epochs", "1"), tmp_path)
+    assert max(lengths) <= 0.001 * (1 + 1e-4)
+
+
 def test_spread_loss_with_its_margin(tiny_recipe, tmp_path, monkeypatch):
     seen = []
     original = CapsuleModule.training_step
