@@ -98,16 +98,16 @@ inline void matrix_gradients(const S& s, const T* __restrict M, const Vec<T>* __
     }
 }
 
-// One thread's work space, its sums of dW, and one image's way through it.
+// One thread's work space, its sums of dW (tiles), and one image's way through it.
 template <typename T, typename S>
 class GradientsOfImage {
  public:
-  GradientsOfImage(const Grid& g, const GradientsCall<T>& call, const Vec<T>* weights)
-      : dweights(g.K * g.T * tiles_of<T>(g) * g.inner * g.cols),
-        g_(g),
+  GradientsOfImage(const Grid& g, const GradientsCall<T>& call, const Vec<T>* weights, Vec<T>* dweights)
+      : g_(g),
         s_{g},
         call_(call),
         weights_(weights),
+        dweights_(dweights),
         tiles_(tiles_of<T>(g)),
         most_(most_links(g) * tiles_),
         parents_(g, call.log_p ? s_.size() : 0),
@@ -118,7 +118,7 @@ class GradientsOfImage {
         ds_(AT_ONCE * most_),
         relative_(AT_ONCE * most_),
         dpose_(AT_ONCE * g.rows * g.inner) {
-    std::fill_n(dweights.data(), g.K * g.T * tiles_ * g.inner * g.cols, Vec<T>{});
+    std::fill_n(dweights, g.K * g.T * tiles_ * g.inner * g.cols, Vec<T>{});
   }
 
   void run(int64_t image) {
@@ -148,8 +148,6 @@ class GradientsOfImage {
     if (call_.log_p)
       for (int64_t at = 0; at < g_.P; ++at) write(image, at);
   }
-
-  Scratch<T> dweights;
 
  private:
   void child_votes(int64_t child, int64_t q, int64_t t, int place) {
@@ -207,7 +205,7 @@ class GradientsOfImage {
       for (int c = 0; c < count; ++c) {
         const int64_t w = ((reached_.slice[link] * g_.T + types[c]) * tiles_ + k) * weight;
         matrix_gradients<T, S>(s_, M[c], weights_ + w, votes_.data() + (c * most_ + n) * size, dpose_.data() + c * pose,
-                               dweights.data() + w);
+                               dweights_ + w);
       }
     }
     for (int c = 0; c < count; ++c)
@@ -280,6 +278,7 @@ class GradientsOfImage {
   const S s_;
   const GradientsCall<T>& call_;
   const Vec<T>* weights_;
+  Vec<T>* dweights_;
   const int64_t tiles_, most_;
   Parents<T> parents_;
   GradientTiles<T> given_;
@@ -288,21 +287,22 @@ class GradientsOfImage {
   Reached reached_;
 };
 
+// Every thread has its share of the images and its own sums, which are added in a fixed order: results do not vary from run to run.
 template <typename T, typename S>
 void em_gradients(const Grid& g, const GradientsCall<T>& call) {
   const int64_t tile = tiles_of<T>(g) * g.inner * g.cols, slices = g.K * g.T;
-  Scratch<T> weights(slices * tile), total(slices * tile);
+  const int64_t parts = std::max<int64_t>(1, std::min<int64_t>(g.threads, g.B));
+  Scratch<T> weights(slices * tile), total(slices * tile * parts);
   weights_to_tiles<T>(g, call.W, weights.data());
-  std::fill_n(total.data(), slices * tile, Vec<T>{});
-#pragma omp parallel num_threads(g.threads)
-  {
-    GradientsOfImage<T, S> worker(g, call, weights.data());
-#pragma omp for schedule(dynamic)
-    for (int64_t image = 0; image < g.B; ++image) worker.run(image);
-#pragma omp critical
-    for (int64_t n = 0; n < slices * tile; ++n) total.data()[n] += worker.dweights.data()[n];
+#pragma omp parallel for num_threads(g.threads) schedule(static, 1)
+  for (int64_t part = 0; part < parts; ++part) {
+    GradientsOfImage<T, S> worker(g, call, weights.data(), total.data() + part * slices * tile);
+    for (int64_t image = g.B * part / parts; image < g.B * (part + 1) / parts; ++image) worker.run(image);
   }
-  for (int64_t s = 0; s < slices; ++s) from_tiles<T>(g, total.data() + s * tile, g.inner * g.cols, call.dW + s * g.J * g.inner * g.cols);
+  for (int64_t part = 1; part < parts; ++part)
+    for (int64_t n = 0; n < slices * tile; ++n) total.data()[n] += total.data()[part * slices * tile + n];
+  const int64_t weight = g.inner * g.cols;
+  for (int64_t s = 0; s < slices; ++s) from_tiles<T>(g, total.data() + s * tile, weight, call.dW + s * g.J * weight);
 }
 
 }  // namespace

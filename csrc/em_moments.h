@@ -198,7 +198,7 @@ void em_moments(const Grid& g, const MomentsCall<T>& call) {
 #pragma omp parallel num_threads(g.threads)
   {
     MomentsOfImage<T, S> worker(g, call, weights.data());
-#pragma omp for schedule(dynamic)
+#pragma omp for schedule(static)
     for (int64_t image = 0; image < g.B; ++image) worker.run(image);
   }
 }
