@@ -108,8 +108,8 @@ def gradients(outputs, inputs):
 
 
 def assert_near(actual, expected, tolerance):
-    # Of the largest number, but not of less than 0.1: poses and the gradients that come in are of the order of one, so a
-    # gradient that should vanish, such as that of an only child's activation, is a difference of such numbers.
+    # Of the largest number, but not of less than 0.1: poses and the gradients that come in are of the order of one, so
+    # a gradient that should vanish, such as that of an only child's activation, is a difference of such numbers.
     scale = expected.abs().max().clamp_min(0.1)
     torch.testing.assert_close(actual.double() / scale, expected.double() / scale, rtol=tolerance, atol=tolerance)
 
