@@ -74,7 +74,7 @@ class _GridCapsules(nn.Module):
 
     def windows(self, size: tuple[int, ...]) -> Windows:
         """The windows over a grid of that size."""
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} must implement windows(size).")
 
     def shift(self, size: tuple[int, ...], like: Tensor) -> Tensor | None:
         """What is added to the votes of each position; nothing here."""
