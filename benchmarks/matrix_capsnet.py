@@ -24,7 +24,6 @@ from torch import Tensor, nn
 
 from benchmarks.memory import peak_of
 from torchcaps import __version__, create_model
-from torchcaps.layers.grid import _GridCapsules
 from torchcaps.losses import spread_loss
 from torchcaps.ops import RoutingOutput, Windows, routed_path
 from torchcaps.ops.schedules import named_schedule, resolve_schedule
@@ -81,9 +80,9 @@ def network(plain: bool, side: int = 32) -> nn.Module:
     torch.manual_seed(0)
     model = create_model("matrix-capsnet", (2, side, side), 5)
     if plain:
-        for layer in model.modules():
-            if isinstance(layer, _GridCapsules):
-                layer.routing.__class__ = PlainEM
+        for module in model.modules():
+            if isinstance(module, EMRouting):
+                module.__class__ = PlainEM
     return model
 
 

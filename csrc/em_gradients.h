@@ -215,51 +215,26 @@ class GradientsOfImage {
 
   // Votes of a few children for one tile → their gradients, in place; and the sums for the old parents.
   void vote_gradients(int64_t at, int64_t n, int count) {
-    switch (count) {
-      case 1: return call_.log_p ? scored_gradients<1>(at, n) : even_gradients(at, n, 1);
-      case 2: return call_.log_p ? scored_gradients<2>(at, n) : even_gradients(at, n, 2);
-      case 3: return call_.log_p ? scored_gradients<3>(at, n) : even_gradients(at, n, 3);
-      default: return call_.log_p ? scored_gradients<AT_ONCE>(at, n) : even_gradients(at, n, AT_ONCE);
-    }
-  }
-
-  void even_gradients(int64_t at, int64_t n, int count) {
-    const int64_t size = s_.size();
-    const Vec<T>*__restrict mean = given_.mean.data() + at * size, *__restrict by_mean = given_.by_mean.data() + at * size,
-                *__restrict by_variance = given_.by_variance.data() + at * size;
-    for (int c = 0; c < count; ++c) {
-      const Vec<T> relative = relative_.data()[c * most_ + n];
-      Vec<T>* __restrict V = votes_.data() + (c * most_ + n) * size;
-      for (int64_t h = 0; h < size; ++h) V[h] = relative * (by_mean[h] + by_variance[h] * T(2) * (V[h] - mean[h]));
-    }
-  }
-
-  template <int count>
-  void scored_gradients(int64_t at, int64_t n) {
     const int64_t size = s_.size();
     const Vec<T>*__restrict mean = given_.mean.data() + at * size, *__restrict by_mean = given_.by_mean.data() + at * size,
                 *__restrict by_variance = given_.by_variance.data() + at * size,
                 *__restrict old = parents_.mean.data() + at * size,
                 *__restrict precision = parents_.precision.data() + at * size;
     Vec<T>*__restrict once = sums_.once.data() + at * size, *__restrict twice = sums_.twice.data() + at * size;
-    Vec<T>* __restrict votes = votes_.data() + n * size;
-    Vec<T> relative[count], ds[count];
     for (int c = 0; c < count; ++c) {
-      relative[c] = relative_.data()[c * most_ + n];
-      ds[c] = ds_.data()[c * most_ + n];
-      sums_.none.data()[at] += ds[c];
-    }
-    for (int64_t h = 0; h < size; ++h) {
-      Vec<T> first = once[h], second = twice[h];
-      for (int c = 0; c < count; ++c) {
-        Vec<T>& V = votes[c * most_ * size + h];
-        const Vec<T> z = V - old[h], dz = ds[c] * z;
-        first += dz;
-        second += dz * z;
-        V = relative[c] * (by_mean[h] + by_variance[h] * T(2) * (V - mean[h])) - dz * precision[h];
+      const Vec<T> relative = relative_.data()[c * most_ + n], ds = ds_.data()[c * most_ + n];
+      Vec<T>* __restrict V = votes_.data() + (c * most_ + n) * size;
+      if (!call_.log_p) {
+        for (int64_t h = 0; h < size; ++h) V[h] = relative * (by_mean[h] + by_variance[h] * T(2) * (V[h] - mean[h]));
+        continue;
       }
-      once[h] = first;
-      twice[h] = second;
+      sums_.none.data()[at] += ds;
+      for (int64_t h = 0; h < size; ++h) {
+        const Vec<T> z = V[h] - old[h], dz = ds * z;
+        once[h] += dz;
+        twice[h] += dz * z;
+        V[h] = relative * (by_mean[h] + by_variance[h] * T(2) * (V[h] - mean[h])) - dz * precision[h];
+      }
     }
   }
 
