@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -108,6 +109,20 @@ def reconstruction_loss(reconstruction: Tensor, image: Tensor, scale: float = 0.
     return scale * (reconstruction - image).square().flatten(1).sum(dim=1).mean()
 
 
+def _cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
+    """Of one class index per image, or of flags for each class on its own."""
+    _check_scores("logits", logits, target)
+    several = target.dtype == torch.bool
+    if target.dim() != 1 and not several:
+        raise ValueError(
+            f"cross-entropy needs one class index per image, or bool flags [batch, classes]; got {tuple(target.shape)}."
+        )
+    flags = class_flags(target, logits.shape[1]).to(logits)
+    if several:
+        return F.binary_cross_entropy_with_logits(logits, flags, reduction="none").sum(dim=1).mean()
+    return F.cross_entropy(logits, flags)
+
+
 class LossParts(NamedTuple):
     """A loss and what it is made of; ``total.backward()`` trains."""
 
@@ -121,7 +136,8 @@ class CapsuleLoss(nn.Module):
 
     Args:
         classification: ``margin`` (capsules, single or multi label), ``spread`` (matrix capsules) or ``cross-entropy``
-            (the CNN baselines, on logits).
+            (models without capsules, on logits: of the softmax for class indices, of each class's sigmoid, summed over
+            the classes, for class flags).
         reconstruction_scale: weight of the sum of squared pixel errors; 0 leaves it out.
         margin: m of the spread loss; a schedule sets the attribute while training.
 
@@ -157,12 +173,7 @@ class CapsuleLoss(nn.Module):
         elif self.classification == "spread":
             classification = spread_loss(output.scores, target, self.margin)
         else:
-            _check_scores("logits", output.scores, target)
-            if target.dim() != 1:
-                raise ValueError(f"cross-entropy needs one class index per image, got {tuple(target.shape)}.")
-            classification = F.cross_entropy(
-                output.scores, class_flags(target, output.scores.shape[1]).to(output.scores)
-            )
+            classification = _cross_entropy(output.scores, target)
         reconstruction = classification.new_zeros(())
         if output.reconstruction is not None and self.reconstruction_scale > 0:
             if image is None:

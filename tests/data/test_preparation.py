@@ -126,15 +126,15 @@ def test_training_depends_on_seed_and_index_alone():
         for one, many in zip(source.batch(index[None], 7), together, strict=True):
             assert torch.equal(one[0], many[row])
     again = source.batch(indices.flip(0), 7)
-    assert torch.equal(again.images.flip(0), together.images)
-    assert not torch.equal(source.batch(indices, 8).images, together.images)
+    assert torch.equal(again.inputs.flip(0), together.inputs)
+    assert not torch.equal(source.batch(indices, 8).inputs, together.inputs)
 
 
 def test_patches_come_from_everywhere_and_the_targets_are_their_pixels():
     height, width, crop = 9, 11, 7
     data = ImageSet(numbered(height, width).expand(900, -1, -1, -1), torch.arange(900) % 2, ("a", "b"))
     batch = AugmentedImages(data, Preparation(crop=crop)).batch(torch.arange(900), 3)
-    assert torch.equal(batch.images, batch.targets)
+    assert torch.equal(batch.inputs, batch.targets)
     levels = (batch.targets[:, 0] * 255).round().int()
     corners = levels[:, 0, 0]
     assert torch.equal(levels[:, -1, -1] - corners, torch.full((900,), (crop - 1) * (width + 1), dtype=torch.int32))
@@ -150,7 +150,7 @@ def test_brightness_and_contrast_stay_in_their_bounds_and_reach_them():
     for seed in range(20):
         before, after = plain.batch(indices, seed), augmented().batch(indices, seed)
         assert torch.equal(before.targets, after.targets)  # a decoder draws the picture as it was
-        old, new = before.images.flatten(1), after.images.flatten(1)
+        old, new = before.inputs.flatten(1), after.inputs.flatten(1)
         factors.append(new.std(dim=1) / old.std(dim=1))
         added.append(new.mean(dim=1) - old.mean(dim=1))
         rest = new - new.mean(dim=1, keepdim=True) - factors[-1][:, None] * (old - old.mean(dim=1, keepdim=True))
@@ -165,20 +165,20 @@ def test_targets_are_pixels_and_nothing_is_random_when_judged():
     data = some_images()
     source = PreparedImages(data, Preparation(resize=6, standardize=True, crop=4))
     first, second = (source.batch(torch.arange(5), seed) for seed in (1, 2))
-    assert torch.equal(first.images, second.images)
-    assert first.images.shape == first.targets.shape == (5, 2, 4, 4)
+    assert torch.equal(first.inputs, second.inputs)
+    assert first.inputs.shape == first.targets.shape == (5, 2, 4, 4)
     small = Preparation(resize=6).resized(data.images[:5])
     assert torch.equal(first.targets, small[..., 1:5, 1:5].float() / 255)
     many = PreparedImages(data, Preparation(crop=4, crops=13)).batch(torch.arange(5), 0)
-    assert many.images.shape == (5, 13, 2, 4, 4)
+    assert many.inputs.shape == (5, 13, 2, 4, 4)
     assert many.targets.shape == (5, 2, 4, 4)
 
 
 def test_shifts_still_work_without_a_crop():
     shifted = Images(some_images(), shift=2).batch(torch.arange(9), 5)
     lit = AugmentedImages(some_images(), Preparation(), shift=2, brightness=0.1).batch(torch.arange(9), 5)
-    assert torch.equal(lit.targets, shifted.images)
-    difference = (lit.images - shifted.images).flatten(1)
+    assert torch.equal(lit.targets, shifted.inputs)
+    difference = (lit.inputs - shifted.inputs).flatten(1)
     assert torch.allclose(difference, difference[:, :1].expand_as(difference), atol=1e-6)
     assert len(difference[:, 0].unique()) == 9
 
@@ -193,8 +193,8 @@ def test_a_recipes_options_make_the_sources():
     assert train.preparation == Preparation(14, True, 10, 13)
     assert train.image_shape == (1, 10, 10)
     assert type(validation) is PreparedImages
-    assert validation.batch(torch.arange(2), 0).images.shape == (2, 1, 10, 10)  # one patch, to be quick
-    assert evaluation_source(MATRIX).batch(torch.arange(2), 0).images.shape == (2, 13, 1, 10, 10)
+    assert validation.batch(torch.arange(2), 0).inputs.shape == (2, 1, 10, 10)  # one patch, to be quick
+    assert evaluation_source(MATRIX).batch(torch.arange(2), 0).inputs.shape == (2, 13, 1, 10, 10)
 
 
 def test_without_the_options_nothing_changes():

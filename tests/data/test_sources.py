@@ -13,7 +13,8 @@ from torchcaps.data.images import DataError, Images, ImageSet, placed
 from torchcaps.data.mnist import mnist_mini
 from torchcaps.data.options import DataOptions
 from torchcaps.data.randomness import random_bits, random_integers, random_uniform, sub_seed
-from torchcaps.data.sources import DATA_SETS, evaluation_source, load_images, training_sources, validation_cut
+from torchcaps.data.sources import DATA_SETS, evaluation_source, load_images, training_sources
+from torchcaps.data.splits import validation_cut
 
 
 def some_images(count=60, side=9, classes=3, channels=1):
@@ -36,15 +37,15 @@ def test_a_batch_depends_on_indices_and_seed_alone(name):
     source = SOURCES[name]()
     indices = torch.tensor([5, 17, 3, 40])
     together = source.batch(indices, 7)
-    assert together.images.shape == (4, *source.image_shape)
-    assert together.images.dtype == torch.float32
-    assert 0 <= float(together.images.min()) <= float(together.images.max()) <= 1
+    assert together.inputs.shape == (4, *source.image_shape)
+    assert together.inputs.dtype == torch.float32
+    assert 0 <= float(together.inputs.min()) <= float(together.inputs.max()) <= 1
     for row, index in enumerate(indices):
         alone = source.batch(index[None], 7)
         for a, b in zip(alone, together, strict=True):
             assert torch.allclose(a[0], b[row], atol=1e-6)
     if name != "images":
-        assert not torch.equal(source.batch(indices, 8).images, together.images)
+        assert not torch.equal(source.batch(indices, 8).inputs, together.inputs)
 
 
 def test_placed_is_a_shift_with_black_border():
@@ -90,10 +91,10 @@ def test_uniform_numbers_are_uniform_and_uncorrelated():
 def test_two_digits_are_of_different_classes_and_sum_to_the_image():
     source = MultiDigits(mnist_mini("test"))
     batch = source.batch(torch.arange(1000), 3)
-    assert batch.images.shape == (1000, 1, 36, 36)
+    assert batch.inputs.shape == (1000, 1, 36, 36)
     assert batch.targets.shape == (1000, 2, 1, 36, 36)
     assert (batch.labels[:, 0] != batch.labels[:, 1]).all()
-    assert torch.allclose(batch.targets.sum(dim=1).clamp_max(1), batch.images)
+    assert torch.allclose(batch.targets.sum(dim=1).clamp_max(1), batch.inputs)
     partners = source.data.labels[source.partners(torch.arange(1000), 3)]
     assert int((partners.bincount(minlength=10) > 50).sum()) == 10  # every class is paired with
 
@@ -108,7 +109,7 @@ def test_affine_without_any_transformation_is_the_centred_digit():
     data = some_images()
     still = AffineDigits(data, canvas=15, shift=0, rotation=0, shear=0, scale=(1, 1))
     expected = placed(data.images[:5], torch.zeros(5, 2, dtype=torch.long), (15, 15)).float() / 255
-    assert torch.allclose(still.batch(torch.arange(5), 1).images, expected, atol=1e-5)
+    assert torch.allclose(still.batch(torch.arange(5), 1).inputs, expected, atol=1e-5)
 
 
 def test_affine_rotation_is_a_rotation():
@@ -116,7 +117,7 @@ def test_affine_rotation_is_a_rotation():
     source = AffineDigits(data, canvas=15, shift=0, rotation=0, shear=0, scale=(1, 1))
     quarter = torch.tensor([[[0.0, 1.0, 0.0], [-1.0, 0.0, 0.0]]])
     source.matrices = lambda indices, seed: quarter.expand(len(indices), -1, -1)  # type: ignore[method-assign]
-    turned = source.batch(torch.arange(1), 0).images[0, 0]
+    turned = source.batch(torch.arange(1), 0).inputs[0, 0]
     upright = placed(data.images[:1], torch.zeros(1, 2, dtype=torch.long), (15, 15))[0, 0].float() / 255
     assert any(torch.allclose(turned, upright.rot90(k), atol=1e-4) for k in (1, 3))
 
@@ -135,27 +136,27 @@ def test_processes_share_the_same_batches_without_repeats():
     whole = TrainingBatches(Images(some_images(60), shift=1), 8, seed=1)
     parts = [TrainingBatches(Images(some_images(60), shift=1), 8, seed=1, rank=rank, world=2) for rank in (0, 1)]
     for together, one, two in zip(whole, *parts, strict=True):
-        assert torch.equal(together.images[0::2], one.images)
-        assert torch.equal(together.images[1::2], two.images)
+        assert torch.equal(together.inputs[0::2], one.inputs)
+        assert torch.equal(together.inputs[1::2], two.inputs)
     tests = [EvaluationBatches(Images(some_images(61)), 7, rank=rank, world=2) for rank in (0, 1)]
     assert sum(len(batch.labels) for part in tests for batch in part) == 61
 
 
 def test_batches_resume_anywhere():
     expected = TrainingBatches(Images(some_images(40), shift=2), 10, seed=4)
-    sequence = [batch.images for _ in range(3) for batch in expected]
+    sequence = [batch.inputs for _ in range(3) for batch in expected]
     for stop in range(1, 12):
         first = TrainingBatches(Images(some_images(40), shift=2), 10, seed=4)
         seen = []
         while len(seen) < stop:
             for batch in first:
-                seen.append(batch.images)
+                seen.append(batch.inputs)
                 if len(seen) == stop:
                     break
         again = TrainingBatches(Images(some_images(40), shift=2), 10, seed=4)
         again.load_state_dict(first.state_dict())
         while len(seen) < 12:
-            seen += [batch.images for batch in again]
+            seen += [batch.inputs for batch in again]
         assert all(torch.equal(a, b) for a, b in zip(seen, sequence, strict=True))
 
 
@@ -201,7 +202,7 @@ def test_validation_and_test_images_are_not_augmented():
     for source in (validation, test):
         assert isinstance(source, Images)
         assert source.shift == 0
-    assert torch.equal((test.batch(torch.arange(5), 1).images * 255).round().byte(), mnist_mini("test").images[:5])
+    assert torch.equal((test.batch(torch.arange(5), 1).inputs * 255).round().byte(), mnist_mini("test").images[:5])
 
 
 def test_the_embedded_digits():

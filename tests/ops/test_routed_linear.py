@@ -324,9 +324,29 @@ def test_a_layer_uses_it_and_gives_the_numbers_of_the_votes():
         torch.testing.assert_close(layer(children).pose, layer.route(children).pose)
     for options in ({"name": "dynamic", "prior": True}, "kmeans", "em"):
         assert CapsuleLinear(6, 4, 3, 5, options).routing.fused_options() is None
-    partial = CapsuleLinear(6, 4, 3, 5, {"name": "dynamic", "partial_sampling": 0.5}).routing
-    assert partial.train().fused_options() is None
-    assert partial.eval().fused_options() is not None
+
+
+@pytest.mark.parametrize("options", [{}, {"bias": True}, {"leaky": True, "amend": True}])
+def test_partial_sampling_without_stored_votes_is_that_on_votes(options):
+    layer = CapsuleLinear(6, 4, 5, 3, {"name": "dynamic", "partial_sampling": 0.6, **options}).double()
+    children = Capsules.from_pose(torch.rand(9, 6, 4, dtype=torch.float64), torch.rand(9, 6) < 0.8)
+    found = []
+    for run in (layer, layer.route):
+        torch.manual_seed(5)
+        out = run(children)
+        layer.zero_grad()
+        out.pose.square().sum().backward()
+        found.append((out.pose, out.activation, layer.weight.grad.clone()))
+    torch.testing.assert_close(found[0], found[1])
+    closed = found[0][2].flatten(2).abs().sum(dim=2).sum(dim=0) == 0
+    assert closed.sum() == 2, "three of five parents take part"
+    layer.eval()
+    torch.testing.assert_close(layer(children).pose, layer.route(children).pose)
+
+
+def test_sampled_parents_are_of_dynamic_routing():
+    with pytest.raises(ValueError, match="dynamic"):
+        routed_linear(torch.rand(2, 3, 4), torch.rand(3, 5, 4, 2), "optimized", parents=torch.tensor([0, 2]))
 
 
 def test_the_kernel_checks_before_it_takes_a_pointer():

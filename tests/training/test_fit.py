@@ -17,9 +17,11 @@ from safetensors.torch import save_file
 from torchcaps import create_model
 from torchcaps.data.images import Batch, DataError
 from torchcaps.losses import spread_margin_by_epoch
+from torchcaps.models import ModelOutput
 from torchcaps.training import callbacks, checkpoints, fit, runs
 from torchcaps.training.evaluation import evaluate, predict
-from torchcaps.training.module import CapsuleModule, correct, learning_rate_factor
+from torchcaps.training.metrics import correct
+from torchcaps.training.module import CapsuleModule, learning_rate_factor
 from torchcaps.training.recipe import OptimizerOptions
 from torchcaps.training.runs import RunError, load_model, load_weights, new_run_folder, read_run_recipe, save_weights
 
@@ -201,7 +203,7 @@ def test_nan_keeps_the_last_good_checkpoint(tiny_recipe, tmp_path, monkeypatch):
 
     def poisoned(self, batch, index):
         if self.trainer.global_step == 7:
-            batch = Batch(batch.images * float("nan"), batch.labels, batch.targets)
+            batch = Batch(batch.inputs * float("nan"), batch.labels, batch.targets)
         return original(self, batch, index)
 
     monkeypatch.setattr(CapsuleModule, "training_step", poisoned)
@@ -352,8 +354,8 @@ def test_learning_rates():
 
 def test_correct_counts_sets_of_labels():
     scores = torch.tensor([[0.9, 0.1, 0.8], [0.9, 0.8, 0.1]])
-    assert correct(scores, torch.tensor([0, 1])).tolist() == [1, 0]
-    assert correct(scores, torch.tensor([[2, 0], [0, 2]])).tolist() == [1, 0]
+    assert correct(ModelOutput(scores), torch.tensor([0, 1])).tolist() == [1, 0]
+    assert correct(ModelOutput(scores), torch.tensor([[2, 0], [0, 2]])).tolist() == [1, 0]
 
 
 def test_data_that_cannot_be_trained_on_leaves_the_folder_alone(tiny_recipe, tmp_path):

@@ -54,7 +54,7 @@ def test_predict_sees_a_file_as_evaluate_does(tiny_recipe, tmp_path, pictures, o
     found = predict(folder, pictures)
     source = evaluation_source(recipe.data)
     batch = source.batch(torch.arange(len(source)), 0)
-    expected = class_scores(model, batch.images)
+    expected = class_scores(model, batch.inputs)
     for row, prediction in zip(expected, found, strict=True):
         scores = dict(zip(prediction.labels, prediction.scores, strict=True))
         assert torch.allclose(torch.tensor([scores[name] for name in spec.class_names]), row, atol=1e-6)

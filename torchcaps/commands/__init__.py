@@ -3,8 +3,9 @@
 from torchcaps.commands.base import Command, CommandError
 from torchcaps.commands.data import DATA
 from torchcaps.commands.describe import INFO, MODELS
+from torchcaps.commands.evaluate import EVALUATE
+from torchcaps.commands.predict import PREDICT
 from torchcaps.commands.train import TRAIN
-from torchcaps.commands.use import EVALUATE, PREDICT
 
 COMMANDS: dict[str, Command] = {
     "train": TRAIN,

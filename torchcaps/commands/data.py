@@ -9,12 +9,13 @@ from torchcaps.commands.base import Command, CommandError, user_errors
 EXAMPLES = """  torchcaps data list
   torchcaps data get fashion-mnist
   torchcaps data check mnist --data-dir DIR
-  torchcaps data check photos/                       one's own images"""
+  torchcaps data check photos/                       one's own images
+  torchcaps data check reviews.csv                   one's own texts"""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=("list", "get", "check"), help="list them, fetch one, or read and check one")
-    parser.add_argument("name", nargs="?", help="a data set; for check also a folder of images or an .npz")
+    parser.add_argument("name", nargs="?", help="a data set; for check also one's own images or texts")
     parser.add_argument("--data-dir", metavar="DIR", help="folder with data sets, before TORCHCAPS_DATA and the cache")
 
 
@@ -40,6 +41,32 @@ def _list(arguments: argparse.Namespace) -> int:
         print(f"{name:<16}{data_set.description}  [{state}]")
     for name, text in COMPOSED.items():
         print(f"{name:<16}{text}")
+    return _list_texts(arguments)
+
+
+def _list_texts(arguments: argparse.Namespace) -> int:
+    from torchcaps.data.files import data_folders, find_file
+    from torchcaps.data.text.benchmarks import BENCHMARKS
+
+    folders = [folder / "text" for folder in data_folders(arguments.data_dir)]
+    for name, benchmark in BENCHMARKS.items():
+        found = [find_file(folders, f"{file}.gz") for file in benchmark.files.values()]
+        here = str(found[0].parent) if found and all(found) and found[0] else "not here, and not fetched"
+        print(f"{name:<16}{benchmark.description}  [{'in the package' if name == 'mr-mini' else here}]")
+    return 0
+
+
+def _check_texts(arguments: argparse.Namespace) -> int:
+    from torchcaps.data.options import DataOptions, TextOptions
+    from torchcaps.data.text.sources import load_texts
+
+    for split in ("train", "test"):
+        data = load_texts(DataOptions(name=arguments.name, dir=arguments.data_dir), TextOptions(), split)
+        counts = data.labels.sum(dim=0) if data.multi_label else data.labels.bincount(minlength=len(data.class_names))
+        words = sum(map(len, data.texts)) / max(len(data), 1)
+        print(f"{arguments.name} {split}: {len(data):,} texts of {words:.1f} words on average")
+        named = zip(data.class_names, counts.tolist(), strict=True)
+        print("  " + ", ".join(f"{label} {count:,}" for label, count in named if count))
     return 0
 
 
@@ -47,8 +74,13 @@ def _check(arguments: argparse.Namespace, download: bool) -> int:
     from torchcaps.data.files import print_progress
     from torchcaps.data.options import DataOptions
     from torchcaps.data.sources import COMPOSED, DATA_SETS, evaluation_source, load_images
+    from torchcaps.data.text.sources import is_text
 
     name = arguments.name
+    if is_text(name):
+        if download:
+            raise CommandError(f"{name} is not fetched: put its files into a data folder; check says which.")
+        return _check_texts(arguments)
     if download and name in DATA_SETS and not DATA_SETS[name].fetched:
         raise CommandError(f"{name} is not fetched: {DATA_SETS[name].description}.")
     if download and name not in DATA_SETS:

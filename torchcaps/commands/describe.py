@@ -32,7 +32,7 @@ def info() -> str:
 
 
 def models() -> str:
-    """Every model with its first line and its parameters for MNIST."""
+    """Every model with its first line and its parameters for MNIST, or for 10,000 words."""
     from torchcaps import create_model, list_models
     from torchcaps.models.cnn import parameter_count
     from torchcaps.models.registry import model_factory
@@ -40,7 +40,7 @@ def models() -> str:
     lines = []
     for name in list_models():
         text = (inspect.getdoc(model_factory(name)) or "").split("\n")[0]
-        lines.append(f"{name:<16}{parameter_count(create_model(name)):>12,}  {text}")
+        lines.append(f"{name:<22}{parameter_count(create_model(name)):>12,}  {text}")
     return "\n".join(lines)
 
 
@@ -59,4 +59,6 @@ def _print_models(_: argparse.Namespace) -> int:
 
 
 INFO = Command("versions, and which path serves routing and why", "  torchcaps info", _no_arguments, _print_info)
-MODELS = Command("the models, with their parameters for MNIST", "  torchcaps models", _no_arguments, _print_models)
+MODELS = Command(
+    "the models, with their parameters for MNIST or 10,000 words", "  torchcaps models", _no_arguments, _print_models
+)

@@ -18,10 +18,11 @@ EXAMPLES = """  torchcaps train                                    the quickstar
   torchcaps train fashion-mnist --data-dir DIR       a recipe on data in DIR
   torchcaps train --data.name photos/ --epochs 10    one's own images, a folder per class
   torchcaps train mnist --model.name capsnet-small --model.options.routing em
+  torchcaps train text --data.name reviews.csv       one's own texts, a CSV with the columns text and label
   torchcaps train my.yaml --print-config             what would be run
   torchcaps train --resume runs/quickstart-1         go on after Ctrl-C or a crash
   torchcaps train --devices 2                        two processes, the same global batch
-Every key of a recipe can be given: --data.* --model.* --loss.* --optimizer.* --training.*"""
+Every key of a recipe can be given: --data.* --text.* --model.* --loss.* --optimizer.* --training.*"""
 
 
 MAY_CHANGE = {
@@ -41,7 +42,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--print-config", action="store_true", help="print the full recipe and stop")
     parser.add_argument("--output", metavar="DIR", help="run folder (default: runs/RECIPE-n)")
     parser.add_argument("--resume", metavar="RUN", help="go on with a run where its checkpoint is")
-    parser.add_argument("--evaluate", action="store_true", help="measure on the test images when done")
+    parser.add_argument("--evaluate", action="store_true", help="measure on the test images or texts when done")
     parser.add_argument("--data-dir", metavar="DIR", help="short for --data.dir")
     parser.add_argument("--epochs", metavar="N", help="short for --training.epochs")
     parser.add_argument("--seed", metavar="N", help="short for --training.seed")
@@ -139,7 +140,8 @@ def _tell(arguments: argparse.Namespace, folder: Path, summary: dict[str, Any]) 
         from torchcaps.training.evaluation import evaluate
 
         result = evaluate(folder)
-        _say(f"Test accuracy: {result['accuracy']:.2%} on {result['images']:,} images never seen before.")
+        kind = "texts" if "texts" in result else "images"
+        _say(f"Test accuracy: {result['accuracy']:.2%} on {result[kind]:,} {kind} never seen before.")
     _say(f"Run folder: {folder}")
 
 

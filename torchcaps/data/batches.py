@@ -29,7 +29,7 @@ class TrainingBatches:
             raise DataError(f"the batch size must be a positive multiple of the {world} processes, got {batch_size}.")
         if batch_size > len(source):
             raise DataError(
-                f"a batch of {batch_size} is larger than the {len(source)} training images: choose a smaller "
+                f"a batch of {batch_size} is larger than the {len(source)} training {source.kind}: choose a smaller "
                 "--training.batch_size."
             )
         self.source, self.batch_size, self.seed, self.rank, self.world = source, batch_size, seed, rank, world
@@ -39,7 +39,7 @@ class TrainingBatches:
         return len(self.source) // self.batch_size
 
     def indices(self, epoch: int) -> torch.Tensor:
-        """The images of every batch of an epoch, for all processes: ``[batches, batch_size]``."""
+        """The indices of every batch of an epoch, for all processes: ``[batches, batch_size]``."""
         generator = torch.Generator().manual_seed(sub_seed(self.seed, 1, epoch))
         order = torch.randperm(len(self.source), generator=generator)
         return order[: len(self) * self.batch_size].view(len(self), self.batch_size)
@@ -69,16 +69,17 @@ class TrainingBatches:
 
 
 class EvaluationBatches:
-    """All images in order, as they are; the last batch may be smaller. Processes get every world-th image."""
+    """Everything once, as it is, in the batches that the source likes. Processes get every world-th image or text."""
 
     def __init__(self, source: Source, batch_size: int = 500, seed: int = 0, rank: int = 0, world: int = 1) -> None:
-        self.source, self.batch_size, self.seed = source, batch_size, seed
-        self.mine = torch.arange(rank, len(source), world)
+        self.source, self.seed = source, seed
+        mine = torch.arange(rank, len(source), world)
+        self.parts = source.evaluation_parts(mine, batch_size) if len(mine) else ()
 
     def __len__(self) -> int:
-        return -(-len(self.mine) // self.batch_size)
+        return len(self.parts)
 
     def __iter__(self) -> Iterator[Batch]:
         """One pass."""
-        for start in range(0, len(self.mine), self.batch_size):
-            yield self.source.batch(self.mine[start : start + self.batch_size], self.seed)
+        for part in self.parts:
+            yield self.source.batch(part, self.seed)

@@ -12,11 +12,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torchcaps.data.images import Batch, DataError, ImageSet, placed
+from torchcaps.data.images import Batch, DataError, ImageSet, OfImages, placed
 from torchcaps.data.randomness import random_integers, random_uniform
 
 
-class MultiDigits:
+class MultiDigits(OfImages):
     """MultiMNIST: two digits of different classes, each shifted, over each other on a larger canvas, the sum clipped.
 
     Sabour et al. 2017, §6: shifts up to 4 pixels on 36×36. One image per digit of the set, paired with another.
@@ -61,7 +61,7 @@ class MultiDigits:
         return Batch(targets.sum(dim=1).clamp_max(1), self.data.labels[chosen], targets)
 
 
-class ShiftedDigits:
+class ShiftedDigits(OfImages):
     """Digits on a larger canvas, shifted anywhere: what :class:`AffineDigits` is trained on.
 
     Args:
@@ -69,8 +69,6 @@ class ShiftedDigits:
         canvas: side of the image.
         shift: most pixels from the middle; None lets the digit reach the border.
     """
-
-    objects = 1
 
     def __init__(self, data: ImageSet, canvas: int = 40, shift: int | None = None) -> None:
         self.data, self.canvas = data, canvas

@@ -25,12 +25,13 @@ def check_split(split: str) -> None:
 class Batch(NamedTuple):
     """What a model trains on.
 
-    ``images`` float in 0 … 1 or standardised ``[B, C, H, W]``, at test also P patches of each ``[B, P, C, H, W]``;
-    ``labels`` int64 ``[B]`` or ``[B, M]`` for M objects; and ``targets``, what a decoder should draw, in 0 … 1:
+    ``inputs``: images float in 0 … 1 or standardised ``[B, C, H, W]``, at test also P patches of each
+    ``[B, P, C, H, W]``; or numbers of words int64 ``[B, L]``. ``labels`` int64 ``[B]``, ``[B, M]`` for M objects, or
+    bool ``[B, K]`` where any of the K classes may be present. ``targets``: what a decoder should draw, in 0 … 1,
     ``[B, C, H, W]`` or one image per object ``[B, M, C, H, W]``.
     """
 
-    images: Tensor
+    inputs: Tensor
     labels: Tensor
     targets: Tensor
 
@@ -77,25 +78,44 @@ class Source(Protocol):
     """What batches come from. A batch depends on indices and seed alone, not on order, batch size or process."""
 
     class_names: tuple[str, ...]
-    image_shape: tuple[int, int, int]
     objects: int
+    kind: str  # "images" or "texts", for messages
 
     def __len__(self) -> int: ...
 
     def batch(self, indices: Tensor, seed: int) -> Batch:
-        """Images, labels and targets of these indices; ``seed`` decides all that is random about each."""
+        """Inputs, labels and targets of these indices; ``seed`` decides all that is random about each."""
+        ...
+
+    def evaluation_parts(self, indices: Tensor, batch_size: int) -> Sequence[Tensor]:
+        """These indices in batches, in any order."""
         ...
 
 
-class Images:
+class ImageSource(Source, Protocol):
+    """A source of images of one size."""
+
+    image_shape: tuple[int, int, int]
+
+
+class OfImages:
+    """What all sources of images share."""
+
+    kind = "images"
+    objects = 1
+
+    def evaluation_parts(self, indices: Tensor, batch_size: int) -> Sequence[Tensor]:
+        """In order."""
+        return torch.split(indices, batch_size)
+
+
+class Images(OfImages):
     """An image set as a source, shifted by up to ``shift`` pixels in each direction, filled with black.
 
     Args:
         data: the images.
         shift: most pixels; 0 gives the images as they are (for validation and test).
     """
-
-    objects = 1
 
     def __init__(self, data: ImageSet, shift: int = 0) -> None:
         self.data, self.shift = data, shift

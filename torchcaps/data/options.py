@@ -14,7 +14,8 @@ class DataOptions:
     """What to train on.
 
     Args:
-        name: a data set (`torchcaps data list`), a folder of class folders of images, or an .npz with x and y.
+        name: a data set (`torchcaps data list`), a folder of class folders of images, an .npz with x and y, or for
+            text a .csv, .tsv or .jsonl file, or a folder with train.csv and test.csv.
         dir: folder with data sets; else TORCHCAPS_DATA, then the user's cache.
         download: fetch the data set if it is not there.
         base: the digits that multi-mnist and affine-mnist are made from.
@@ -26,7 +27,7 @@ class DataOptions:
         brightness: in training up to so much is added to an image, either way; 1 is white, or with standardize one
             standard deviation.
         contrast: in training an image's differences from its mean are multiplied by 1 ± up to so much.
-        validation: part of the training images that is kept aside to watch training, cut by the seed.
+        validation: part of the training images or texts that is kept aside to watch training, cut by the seed.
         image_size: side that the images of one's own folder are brought to.
         unreadable: refuse or skip images that cannot be read.
         protocol: split of small-norb and viewpoints: instance, azimuth or elevation.
@@ -47,3 +48,30 @@ class DataOptions:
     image_size: Optional[int] = None
     unreadable: Literal["refuse", "skip"] = "refuse"
     protocol: Literal["instance", "azimuth", "elevation"] = "instance"
+
+
+@dataclass
+class TextOptions:
+    """How text is read; image data has no use for it.
+
+    Args:
+        vectors: word vectors to begin with, a GloVe or word2vec text file or an .npz; not given: random ones.
+        vector_size: size of random vectors; a file has its own.
+        least_count: words that come less often in the training texts are unknown ones.
+        most_words: keep so many words, the most frequent; not given: all.
+        longest: texts are cut after so many words, in training and after.
+        text_column: of one's own file, where the texts are.
+        label_column: of one's own file, where the labels are.
+        fold: which tenth is the test, of mr, subj, cr and mpqa.
+        fold_seed: how those are cut into tenths.
+    """
+
+    vectors: Optional[str] = None
+    vector_size: int = 100
+    least_count: int = 1
+    most_words: Optional[int] = None
+    longest: int = 400
+    text_column: str = "text"
+    label_column: str = "label"
+    fold: int = 0
+    fold_seed: int = 0

@@ -8,16 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
-from torch import Tensor
-
 from torchcaps.checks import require_choice
 from torchcaps.data.composed import AffineDigits, MultiDigits, ShiftedDigits
 from torchcaps.data.files import Progress
-from torchcaps.data.images import DataError, Images, ImageSet, Source
+from torchcaps.data.images import DataError, Images, ImageSet, ImageSource
 from torchcaps.data.options import DataOptions
 from torchcaps.data.preparation import AugmentedImages, Preparation, PreparedImages
-from torchcaps.data.randomness import sub_seed
+from torchcaps.data.splits import validation_cut
 
 Notice = Callable[[str], None]
 
@@ -113,18 +110,6 @@ def _own_images(
     return images
 
 
-def validation_cut(labels: Tensor, part: float, seed: int) -> tuple[Tensor, Tensor]:
-    """Indices to train on and indices to validate on: ``part`` of every class, chosen by the seed."""
-    if not 0 <= part < 1:
-        raise DataError(f"--data.validation is the part of the training images kept aside, in [0, 1); got {part}.")
-    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(sub_seed(seed, 3)))
-    aside = torch.zeros(len(labels), dtype=torch.bool)
-    for label in range(int(labels.max()) + 1 if len(labels) else 0):
-        members = order[labels[order] == label]
-        aside[members[: round(part * len(members))]] = True
-    return (~aside).nonzero()[:, 0], aside.nonzero()[:, 0]
-
-
 def preparation_of(options: DataOptions) -> Preparation:
     """What the options do to an image before a model sees it, in training and after."""
     preparation = Preparation(options.resize, options.standardize, options.crop, options.crops)
@@ -150,7 +135,7 @@ def _check_augmentation(options: DataOptions) -> None:
 
 def training_sources(
     options: DataOptions, seed: int, progress: Progress | None = None, notice: Notice | None = None
-) -> tuple[Source, Source | None]:
+) -> tuple[ImageSource, ImageSource | None]:
     """What to train on and what to validate on; both come from the training images, the test images are not read."""
     preparation = preparation_of(options)
     _check_augmentation(options)
@@ -175,7 +160,7 @@ def evaluation_source(
     split: str = "test",
     notice: Notice | None = None,
     class_names: tuple[str, ...] | None = None,
-) -> Source:
+) -> ImageSource:
     """What a trained model is judged on."""
     preparation = preparation_of(options)
     data = load_images(options, split, None, notice, class_names)

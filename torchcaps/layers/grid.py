@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,8 +11,8 @@ from torch import Tensor, nn
 from torchcaps.capsules import Capsules, require_capsules
 from torchcaps.checks import require_choice, require_count
 from torchcaps.ops.em import COMPETITIONS
-from torchcaps.ops.result import RoutingOutput
-from torchcaps.ops.windows import Windows, windows_present
+from torchcaps.ops.result import RoutingOutput, RoutingTrace
+from torchcaps.ops.windows import Windows, window_votes, windows_present
 from torchcaps.routing.base import RoutingLike, resolve_routing
 
 PoseShape = int | tuple[int, int]
@@ -58,7 +59,7 @@ class _GridCapsules(nn.Module):
 
         In the class layer, whose children may be any number, they are drawn as if there were 16 positions.
         """
-        places, types, parents, _, columns = self.weight.shape
+        places, types, parents, _, columns = self.weight.shape[-5:]
         count = types * (16 if places == 1 else places)
         if self.rows == 1:
             std = self.routing.initial_std(count, parents, columns)
@@ -82,21 +83,12 @@ class _GridCapsules(nn.Module):
 
     def route(self, capsules: Capsules, trace: bool = False, coupling: bool = True) -> RoutingOutput:
         """The parents ``[B, P, J, ·]`` with the coupling ``[B, P, W, T, J]`` and, if asked for, every iteration."""
-        require_capsules(type(self).__name__, capsules)
-        self._check(capsules)
+        poses, activation, mask = self.as_routed(capsules)
         size = tuple(capsules.activation.shape[1:-1])
-        arrangement = capsules.activation.dim()
-        poses = capsules.pose.flatten(1, arrangement - 2)
-        mask = None if capsules.mask is None else capsules.mask.flatten(1, -2)
-        if mask is not None and any(self.windows(size).padding):
-            raise ValueError(
-                "a mask and the layer's own padding do not go together: whether a window reaches into padding would "
-                "depend on the batch. Use padding=0."
-            )
         return self.routing.route_windows(
-            poses.reshape(*poses.shape[:3], self.rows, -1),
+            poses,
             self.effective_weight(),
-            capsules.activation.flatten(1, -2),
+            activation,
             self.windows(size),
             shift=self.shift(size, poses),
             mask=mask,
@@ -104,6 +96,25 @@ class _GridCapsules(nn.Module):
             coupling=coupling,
             trace=trace,
         )
+
+    def votes(self, capsules: Capsules) -> Tensor:
+        """The votes of every window's children for its parents ``[B, P, W, T, J, D]``, stored: to look at them."""
+        poses, _, _ = self.as_routed(capsules)
+        size = tuple(capsules.activation.shape[1:-1])
+        return window_votes(poses, self.effective_weight(), self.windows(size), self.shift(size, poses)).flatten(-2)
+
+    def as_routed(self, capsules: Capsules) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Checked capsules as routings take them: poses ``[B, Q, T, R, d]``, activation and mask ``[B, Q, T]``."""
+        require_capsules(type(self).__name__, capsules)
+        self._check(capsules)
+        poses = capsules.pose.flatten(1, capsules.activation.dim() - 2)
+        mask = None if capsules.mask is None else capsules.mask.flatten(1, -2)
+        if mask is not None and any(self.windows(tuple(capsules.activation.shape[1:-1])).padding):
+            raise ValueError(
+                "a mask and the layer's own padding do not go together: whether a window reaches into padding would "
+                "depend on the batch. Use padding=0."
+            )
+        return poses.reshape(*poses.shape[:3], self.rows, -1), capsules.activation.flatten(1, -2), mask
 
     def forward(self, capsules: Capsules) -> Capsules:
         """The parents; votes are not stored by EM, dynamic and optimised routing."""
@@ -216,14 +227,90 @@ class CapsuleConv2d(_CapsuleConv):
 
 
 class CapsuleConv1d(_CapsuleConv):
-    """The same along a sequence, such as a sentence: :class:`CapsuleConv2d` has the arguments.
+    """The same along a sequence, such as a sentence: :class:`CapsuleConv2d` has the other arguments.
+
+    Args:
+        positions: give the windows at every position weights of their own, for up to so many positions. Not given:
+            weights are shared along the sequence, which may have any length.
 
     Shapes:
         pose ``[B, L, T, *in_pose]``, activation and mask ``[B, L, T]`` → pose ``[B, L', J, *out_pose]``, activation
-        ``[B, L', J]``.
+        ``[B, L', J]``. weight ``[places, T, J, d, C]``, with ``positions`` one more dimension in front.
     """
 
     dimensions = 1
+
+    def __init__(
+        self,
+        in_types: int,
+        out_types: int,
+        kernel_size: int,
+        stride: int = 1,
+        padding: int = 0,
+        *,
+        positions: int | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(in_types, out_types, kernel_size, stride, padding, **options)
+        self.positions = positions
+        if positions is None:
+            return
+        require_count("positions", positions)
+        if padding or self.compete != "types":
+            raise ValueError(
+                "weights of their own for every position go with padding=0 and compete='types' only; got "
+                f"padding={padding}, compete={self.compete!r}."
+            )
+        self.weight = nn.Parameter(torch.empty(positions, *self.weight.shape))
+        self.reset_parameters()
+
+    def votes(self, capsules: Capsules) -> Tensor:
+        """See above."""
+        if self.positions is None:
+            return super().votes(capsules)
+        poses, _, _ = self.as_routed(capsules)
+        table = self.windows(tuple(capsules.activation.shape[1:-1])).table(poses.device)
+        weight = self.effective_weight()[: len(table)]
+        return torch.einsum("bpwtrd,pwtjdc->bpwtjrc", poses[:, table], weight).flatten(-2)
+
+    def route(self, capsules: Capsules, trace: bool = False, coupling: bool = True) -> RoutingOutput:
+        """See :class:`CapsuleConv2d`; with ``positions`` the windows at each position are routed on their own."""
+        if self.positions is None:
+            return super().route(capsules, trace, coupling)
+        poses, activation, mask = self.as_routed(capsules)
+        (width,), (stride,) = self.kernel_size, self.stride
+        (out,) = self.windows(tuple(capsules.activation.shape[1:-1])).out
+        if out > self.positions:
+            raise ValueError(
+                f"CapsuleConv1d has weights for {self.positions} positions of parents; a sequence of "
+                f"{capsules.activation.shape[1]} gives {out}. Shorten it, or share the weights: positions=None."
+            )
+        alone, weight, found = Windows((width,), (width,), (1,), (0,)), self.effective_weight(), []
+        for at in range(out):
+            here = slice(at * stride, at * stride + width)
+            seen = None if mask is None else mask[:, here]
+            children = (poses[:, here], weight[at], activation[:, here], alone)
+            found.append(self.routing.route_windows(*children, mask=seen, coupling=coupling, trace=trace))
+        return _joined(found)
+
+
+def _joined(parts: list[RoutingOutput]) -> RoutingOutput:
+    """The parents at all positions from those at each."""
+    traces = [part.trace for part in parts if part.trace is not None]
+    joined = None
+    if traces:
+        joined = RoutingTrace(
+            torch.cat([trace.coupling for trace in traces], dim=2),
+            torch.cat([trace.pose for trace in traces], dim=2),
+            torch.cat([trace.activation for trace in traces], dim=2),
+            torch.stack([trace.objective for trace in traces]).sum(dim=0),
+        )
+    return RoutingOutput(
+        torch.cat([part.pose for part in parts], dim=1),
+        torch.cat([part.activation for part in parts], dim=1),
+        torch.cat([part.coupling for part in parts], dim=1),
+        joined,
+    )
 
 
 class ClassCapsules(_GridCapsules):

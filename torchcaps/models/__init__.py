@@ -5,12 +5,18 @@ from torchcaps.models.cnn import CNN, cnn_baseline, cnn_small, parameter_count
 from torchcaps.models.matrix_capsnet import MatrixCapsNet, cnn_matched, matrix_capsnet, matrix_capsnet_small
 from torchcaps.models.output import ModelOutput
 from torchcaps.models.registry import create_model, list_models, register_model
+from torchcaps.models.text import TextCapsNet, WordVectors, text_capsnet_a, text_capsnet_b
+from torchcaps.models.text_baselines import TextCNN, TextLSTM, text_bilstm, text_cnn, text_lstm
 
 __all__ = [
     "CNN",
     "CapsNet",
     "MatrixCapsNet",
     "ModelOutput",
+    "TextCNN",
+    "TextCapsNet",
+    "TextLSTM",
+    "WordVectors",
     "capsnet",
     "capsnet_small",
     "cnn_baseline",
@@ -22,4 +28,9 @@ __all__ = [
     "matrix_capsnet_small",
     "parameter_count",
     "register_model",
+    "text_bilstm",
+    "text_capsnet_a",
+    "text_capsnet_b",
+    "text_cnn",
+    "text_lstm",
 ]

@@ -36,8 +36,8 @@ class DynamicRouting(Routing):
         prior: learn the initial logits, per child and parent (per parent if the number of children is open).
         leaky: a child may go nowhere.
         amend: a child counts by its activation.
-        partial_sampling: in training, the fraction of the parents, drawn anew for each image with torch's
-            generator, that a child may choose from; None for all.
+        partial_sampling: in training, the fraction of the parents, drawn anew at every step with torch's
+            generator, that the children may choose from; None for all.
     """
 
     def __init__(
@@ -76,6 +76,7 @@ class DynamicRouting(Routing):
 
     def make_parameters(self, children: int | None, parents: int, size: int) -> None:
         """Make the bias ``[J, D]`` and the prior ``[I, J]`` or ``[J]``, where wanted."""
+        self.parents = parents
         if self.with_bias:
             self.bias = nn.Parameter(torch.full((parents, size), 0.1))
         if self.with_prior:
@@ -91,16 +92,13 @@ class DynamicRouting(Routing):
         """Route votes ``[B, I, J, D]``."""
         if self.with_bias or self.with_prior:
             self.require_built()
-        parent_mask = None
-        if self.training and self.partial_sampling is not None:
-            batch, _, parents, _ = votes.shape
-            parent_mask = sample_parents(batch, parents, self.partial_sampling, device=votes.device)
+        parent_mask = self._sampled(votes.shape[2], votes.device)
         return dynamic_routing(
             votes,
             self.iterations,
             activation=activation,
             mask=mask,
-            parent_mask=parent_mask,
+            parent_mask=None if parent_mask is None else parent_mask.expand(len(votes), -1),
             logits=self.prior,
             bias=self.bias,
             squash=self.squash,
@@ -112,11 +110,22 @@ class DynamicRouting(Routing):
         )
 
     def fused_options(self) -> dict[str, Any] | None:
-        """Everything but a prior and partial sampling."""
-        if self.with_prior or (self.training and self.partial_sampling is not None):
+        """Everything but a prior."""
+        if self.with_prior:
             return None
         names = ("iterations", "squash", "update", "gradient", "leaky", "amend", "bias")
-        return {"routing": "dynamic", **{name: getattr(self, name) for name in names}}
+        options = {"routing": "dynamic", **{name: getattr(self, name) for name in names}}
+        if self.training and self.partial_sampling is not None:
+            self.require_built()
+            kept = self._sampled(self.parents, None)
+            options["parents"] = None if kept is None else kept[0].nonzero()[:, 0]
+        return options
+
+    def _sampled(self, parents: int, device: torch.device | None) -> Tensor | None:
+        """The parents of this step, bool ``[1, J]``; None for all."""
+        if not self.training or self.partial_sampling is None:
+            return None
+        return sample_parents(1, parents, self.partial_sampling, device=device)
 
     def extra_repr(self) -> str:
         """Show the number of iterations."""

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from torchcaps.ops.result import RoutingOutput, RoutingTrace
 from torchcaps.ops.routed import routed_linear
-from torchcaps.ops.windows import Windows, window_votes
+from torchcaps.ops.windows import Windows, window_votes, windows_present
 
 if TYPE_CHECKING:
     from torchcaps.routing.base import Routing
@@ -31,35 +31,68 @@ def route_each_window(
 
     Votes are not stored where :func:`torchcaps.ops.routed_linear` can serve.
     """
-    table = windows.table(poses.device)
-    places, here = table.shape[1], table.clamp_min(0)
+    seen = _Seen(windows, mask, poses)
     if mask is not None:
         poses = poses.masked_fill(~mask[..., None, None], 0)
-    seen = _children_seen(table, len(poses), poses.shape[2], mask, any(windows.padding))
-    present = activation[:, here].flatten(2).flatten(0, 1)  # [B·P, W·T]
+    present = seen.children_of(activation)  # [N, W·T]
     options = routing.fused_options()
     if options is None or shift is not None or trace:
-        votes = window_votes(poses, weight, windows, shift)
-        votes = votes.flatten(-2).flatten(2, 3).flatten(0, 1)  # [B·P, W·T, J, D]
-        output: RoutingOutput = routing(votes, present, seen, trace)
+        votes = window_votes(poses, weight, windows, shift).flatten(-2).flatten(2, 3).flatten(0, 1)
+        output: RoutingOutput = routing(seen.chosen(votes), present, seen.mask, trace)
     else:
-        flat = poses[:, here].flatten(-2).flatten(2, 3).flatten(0, 1)  # [B·P, W·T, R·d]
-        matrix = _on_vectors(weight.expand(places, *weight.shape[1:]), poses.shape[3]).flatten(0, 1)
+        flat = seen.children_of(poses.flatten(-2))  # [N, W·T, R·d]
+        matrix = _on_vectors(weight.expand(seen.places, *weight.shape[1:]), poses.shape[3]).flatten(0, 1)
         amended = present if options.get("amend") else None
-        routed = routed_linear(flat, matrix, activation=amended, mask=seen, coupling=coupling, **options)
+        routed = routed_linear(flat, matrix, activation=amended, mask=seen.mask, coupling=coupling, **options)
         shares = flat.new_empty(len(flat), 0) if routed.coupling is None else routed.coupling
         output = RoutingOutput(routed.pose, routed.activation, shares)
-    return _of_images(output, len(poses), len(table), places)
+    return _of_images(output, seen)
 
 
-def _children_seen(table: Tensor, batch: int, types: int, mask: Tensor | None, padded: bool) -> Tensor | None:
-    """The mask of every window's children ``[B·P, W·T]``: those in the padding are not there."""
-    if mask is None and not padded:
-        return None
-    seen = (table >= 0)[None, :, :, None].expand(batch, -1, -1, types)
-    if mask is not None:
-        seen = seen & mask[:, table.clamp_min(0)]
-    return seen.flatten(2).flatten(0, 1)
+class _Seen:
+    """Which windows are routed and which children each of them sees.
+
+    Windows that hold padding are left out where their number may depend on the data, which it may not while a model is
+    compiled or exported; there they are routed and hidden by their mask, with the same result.
+
+    Attributes:
+        kept: the windows to route, counted through all images ``[N]``; None for all B·P.
+        mask: of the children ``[N, W·T]``, None if all are there.
+    """
+
+    def __init__(self, windows: Windows, mask: Tensor | None, poses: Tensor) -> None:
+        (batch, positions, types), device = poses.shape[:3], poses.device
+        table = windows.table(device)
+        self.batch, (self.windows, self.places) = batch, table.shape
+        self.rows = torch.arange(batch, device=device)[:, None, None] * positions + table.clamp_min(0)  # [B, P, W]
+        self.rows = self.rows.flatten(0, 1)
+        self.kept = None
+        if mask is not None and not windows.shared and not torch.compiler.is_compiling():
+            self.kept = windows_present(mask, windows).flatten().nonzero()[:, 0]
+            self.rows = self.rows[self.kept]
+        self.mask = None
+        if mask is not None:
+            self.mask = self.children_of(mask)
+        if any(windows.padding):
+            inside = (table >= 0)[None, :, :, None].expand(batch, -1, -1, types).flatten(2).flatten(0, 1)
+            self.mask = inside if self.mask is None else self.mask & self.chosen(inside)
+
+    def children_of(self, values: Tensor) -> Tensor:
+        """What children have ``[B, Q, T, *]`` for each window that is routed: ``[N, W·T, *]``."""
+        rows = values.flatten(0, 1).index_select(0, self.rows.flatten())  # its gradient is much faster than x[rows]'s
+        return rows.view(len(self.rows), self.places * values.shape[2], *values.shape[3:])
+
+    def chosen(self, of_windows: Tensor) -> Tensor:
+        """The windows that are routed: ``[B·P, *]`` → ``[N, *]``."""
+        return of_windows if self.kept is None else of_windows[self.kept]
+
+    def restored(self, routed: Tensor, dim: int = 0) -> Tensor:
+        """All windows again, zeros for those left out: ``[N, *]`` → ``[B, P, *]``."""
+        if self.kept is not None:
+            shape = [*routed.shape]
+            shape[dim] = self.batch * self.windows
+            routed = routed.new_zeros(shape).index_copy(dim, self.kept, routed)
+        return torch.unflatten(routed, dim, (self.batch, self.windows))
 
 
 def _on_vectors(weight: Tensor, rows: int) -> Tensor:
@@ -70,20 +103,18 @@ def _on_vectors(weight: Tensor, rows: int) -> Tensor:
     return torch.einsum("rs,...dc->...rdsc", eye, weight).flatten(-4, -3).flatten(-2)
 
 
-def _of_images(output: RoutingOutput, batch: int, positions: int, places: int) -> RoutingOutput:
-    """Windows back to images: ``[B·P, ...]`` → ``[B, P, ...]``, children ``[W·T]`` → ``[W, T]``."""
-    grid = (batch, positions)
-    shares = torch.unflatten(output.coupling, 0, grid)
+def _of_images(output: RoutingOutput, seen: _Seen) -> RoutingOutput:
+    """Windows back to images: ``[N, ...]`` → ``[B, P, ...]``, children ``[W·T]`` → ``[W, T]``."""
+    shares = seen.restored(output.coupling)
     if shares.dim() > 3:
-        shares = torch.unflatten(shares, 2, (places, -1))
+        shares = torch.unflatten(shares, 2, (seen.places, -1))
     trace = None
     if output.trace is not None:
         inner, pose, activation, objective = output.trace
         trace = RoutingTrace(
-            torch.unflatten(torch.unflatten(inner, 2, (places, -1)), 1, grid),
-            torch.unflatten(pose, 1, grid),
-            torch.unflatten(activation, 1, grid),
-            torch.unflatten(objective, 1, grid).sum(dim=2),
+            seen.restored(torch.unflatten(inner, 2, (seen.places, -1)), 1),
+            seen.restored(pose, 1),
+            seen.restored(activation, 1),
+            seen.restored(objective, 1).sum(dim=2),
         )
-    pose, activation = torch.unflatten(output.pose, 0, grid), torch.unflatten(output.activation, 0, grid)
-    return RoutingOutput(pose, activation, shares, trace)
+    return RoutingOutput(seen.restored(output.pose), seen.restored(output.activation), shares, trace)

@@ -18,7 +18,7 @@ from torchcaps.data.images import Batch
 from torchcaps.losses import spread_margin_by_epoch, spread_margin_by_step
 from torchcaps.routing.em import EMRouting
 from torchcaps.training.module import CapsuleModule
-from torchcaps.training.runs import CHECKPOINT, METRICS, ModelSpec, RunError, write_text
+from torchcaps.training.runs import CHECKPOINT, METRICS, RunError, Spec, write_text
 
 
 class TrainingStopped(Exception):  # noqa: N818 - an end, not an error
@@ -64,7 +64,7 @@ class InverseTemperature(pl.Callback):
             if isinstance(part, EMRouting):
                 part.inverse_temperature = self.value
 
-    def applied(self, spec: ModelSpec) -> ModelSpec:
+    def applied(self, spec: Spec) -> Spec:
         """The model with this λ among its options, so that it is the same when it is built again."""
         routing = spec.options.get("routing", "em")
         mapping = {"name": routing} if isinstance(routing, str) else dict(routing)
@@ -177,7 +177,7 @@ def first_bad_layer(model: nn.Module, batch: Batch) -> str | None:
     hooks = [part.register_forward_hook(watch(name)) for name, part in model.named_modules() if name]
     try:
         with torch.no_grad():
-            model(batch.images, batch.labels)
+            model(batch.inputs, batch.labels)
     finally:
         for hook in hooks:
             hook.remove()

@@ -15,7 +15,7 @@ from pytorch_lightning.plugins.io import CheckpointIO
 
 from torchcaps.training.callbacks import InverseTemperature, RunningMean, TrainingStopped
 from torchcaps.training.module import CapsuleModule
-from torchcaps.training.runs import CHECKPOINT, WEIGHTS, ModelSpec, RunError, save_weights, write_atomically
+from torchcaps.training.runs import CHECKPOINT, WEIGHTS, RunError, Spec, save_weights, write_atomically
 
 
 class Interrupted(TrainingStopped):
@@ -64,7 +64,7 @@ class Checkpoints(pl.Callback):
         self,
         folder: Path,
         every: int,
-        spec: ModelSpec,
+        spec: Spec,
         mean: RunningMean | None = None,
         temperature: InverseTemperature | None = None,
     ) -> None:

@@ -1,4 +1,4 @@
-"""Judge a trained model on test images, and ask it about single files. Plain torch: nothing of Lightning is needed."""
+"""Judge a trained model on test images or texts, and ask it about single ones. Plain torch, without Lightning."""
 
 from __future__ import annotations
 
@@ -13,11 +13,16 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.data.batches import EvaluationBatches
-from torchcaps.data.images import Source
+from torchcaps.data.images import ImageSource, Source
 from torchcaps.data.options import DataOptions
 from torchcaps.data.preparation import PreparedImages
 from torchcaps.data.sources import evaluation_source
-from torchcaps.training.runs import ModelSpec, RunError, load_model, read_run_recipe, write_text
+from torchcaps.data.text.sets import TextSet
+from torchcaps.data.text.sources import Texts, is_text, load_texts
+from torchcaps.data.text.tokens import tokenize
+from torchcaps.training.metrics import PRESENT, multi_label_measures, probabilities, stacked
+from torchcaps.training.recipe import Recipe
+from torchcaps.training.runs import ModelSpec, RunError, TextSpec, load_model, read_run_recipe, write_text
 
 
 def measure(model: nn.Module, source: Source) -> dict[str, Any]:
@@ -26,7 +31,7 @@ def measure(model: nn.Module, source: Source) -> dict[str, Any]:
     per_class = torch.zeros(len(source.class_names), 2)
     with torch.inference_mode():
         for batch in EvaluationBatches(source):
-            scores = class_scores(model, batch.images)
+            scores = class_scores(model, batch.inputs)
             labels = batch.labels if batch.labels.dim() == 2 else batch.labels[:, None]
             chosen = scores.topk(labels.shape[1], dim=1).indices
             hits = (labels[:, :, None] == chosen[:, None, :]).any(dim=2)  # [B, M]
@@ -36,14 +41,25 @@ def measure(model: nn.Module, source: Source) -> dict[str, Any]:
             per_class[:, 1].index_add_(0, labels.flatten(), torch.ones(labels.numel()))
     count = len(source)
     if not count:
-        raise RunError("there are no test images.")
-    result: dict[str, Any] = {"images": count, "accuracy": right / count, "error_percent": 100 * (1 - right / count)}
+        raise RunError(f"there are no test {source.kind}.")
+    result: dict[str, Any] = {source.kind: count, "accuracy": right / count, "error_percent": 100 * (1 - right / count)}
     if source.objects > 1:
         result["share_of_objects_found"] = found / count
     result["accuracy_per_class"] = {
         name: float(hit / total) for name, (hit, total) in zip(source.class_names, per_class, strict=True) if total
     }
     return result
+
+
+def measure_labels(model: nn.Module, source: Texts) -> dict[str, Any]:
+    """What :func:`~torchcaps.training.metrics.multi_label_measures` says; the accuracy is the exact match."""
+    if not len(source):
+        raise RunError(f"there are no test {source.kind}.")
+    batches = EvaluationBatches(source)
+    found, labels = stacked((class_scores(model, b.inputs, multi_label=True) > PRESENT, b.labels) for b in batches)
+    measures = multi_label_measures(found, labels)
+    exact = measures["exact_match"]
+    return {source.kind: len(source), "accuracy": exact, "error_percent": 100 * (1 - exact), **measures}
 
 
 def evaluate(
@@ -58,19 +74,20 @@ def evaluate(
         run: a run folder.
         overrides: other data than the run's own; it is prepared as the model's own is.
         split: of the data.
-        crops: patches per image whose scores are averaged, 1 or 13; not given: as the run has it.
+        crops: patches per image whose scores are averaged, 1 or 13; not given: as the run has it. Not of texts.
     """
     folder = Path(run)
     recipe = read_run_recipe(folder)
     model, spec = load_model(folder)
-    options = replace(overrides or recipe.data, **asdict(spec.preparation))
-    if crops is not None:
-        options = replace(options, crops=crops)
-    if overrides is not None and Path(options.name).is_dir():
-        options = replace(options, image_size=spec.fitted_shape[1])  # as the model's own were read
-    source = evaluation_source(options, split, class_names=spec.class_names)
-    _check_fit(options.name, source, spec)
-    result = {"data": options.name, "split": split, **measure(model, source)}
+    options = overrides or recipe.data
+    if isinstance(spec, TextSpec):
+        if crops is not None:
+            raise RunError("--crops is for images; this is a text model.")
+        texts = _evaluation_texts(options, recipe, split, spec)
+        measured = measure_labels(model, texts) if texts.multi_label else measure(model, texts)
+    else:
+        measured = measure(model, _evaluation_images(options, split, crops, spec, overrides is not None))
+    result = {"data": options.name, "split": split, **measured}
     if overrides is None and crops is None:
         try:
             write_text(folder / "evaluation.json", json.dumps(result, indent=2) + "\n")
@@ -79,7 +96,33 @@ def evaluate(
     return result
 
 
-def _check_fit(name: str, source: Source, spec: ModelSpec) -> None:
+def _evaluation_images(
+    options: DataOptions, split: str, crops: Literal[1, 13] | None, spec: ModelSpec, other: bool
+) -> ImageSource:
+    options = replace(options, **asdict(spec.preparation))
+    if crops is not None:
+        options = replace(options, crops=crops)
+    if other and Path(options.name).is_dir():
+        options = replace(options, image_size=spec.fitted_shape[1])  # as the model's own were read
+    source = evaluation_source(options, split, class_names=spec.class_names)
+    _check_fit(options.name, source, spec)
+    return source
+
+
+def _evaluation_texts(options: DataOptions, recipe: Recipe, split: str, spec: TextSpec) -> Texts:
+    if not is_text(options.name):
+        raise RunError(f"{options.name} is no text, but this model was trained on {recipe.data.name} and reads words.")
+    data = load_texts(options, recipe.text, split, spec.class_names)
+    if data.class_names != spec.class_names or data.multi_label != spec.multi_label:
+        raise RunError(
+            f"{options.name} has texts of {', '.join(data.class_names)}, but this model was trained for "
+            f"{', '.join(spec.class_names)}{' with any number of labels' if spec.multi_label else ''}."
+        )
+    assert spec.vocabulary is not None  # load_model has read it
+    return Texts(data, spec.vocabulary, spec.longest)
+
+
+def _check_fit(name: str, source: ImageSource, spec: ModelSpec) -> None:
     """Refuse images that are not of the model's size before a patch is cut, or not of its classes."""
     found = source.data.image_shape if isinstance(source, PreparedImages) else source.image_shape
     expected = spec.preparation.resized_shape(spec.fitted_shape)
@@ -91,9 +134,9 @@ def _check_fit(name: str, source: Source, spec: ModelSpec) -> None:
 
 
 class Prediction(NamedTuple):
-    """What a model sees in one image: the classes by falling score."""
+    """What a model says about one image file or text: the classes by falling score."""
 
-    file: str
+    item: str
     labels: tuple[str, ...]
     scores: tuple[float, ...]
 
@@ -103,6 +146,8 @@ def predict(run: str | os.PathLike[str], files: Sequence[str | os.PathLike[str]]
     from torchcaps.data.pictures import read_image
 
     model, spec = load_model(run)
+    if isinstance(spec, TextSpec):
+        raise RunError("this model reads words, not images: give it texts.")
     found = []
     for start in range(0, len(files), 256):  # of the same size by then, so many at a time
         some = files[start : start + 256]
@@ -112,23 +157,32 @@ def predict(run: str | os.PathLike[str], files: Sequence[str | os.PathLike[str]]
     return found
 
 
-def class_scores(model: nn.Module, images: Tensor) -> Tensor:
-    """Activations of the class capsules, or a CNN's probabilities; of several patches per image the mean.
+def predict_texts(run: str | os.PathLike[str], texts: Sequence[str]) -> list[Prediction]:
+    """Classify texts by a run folder or a weights file. Text without any known word is a result too, a poor one."""
+    model, spec = load_model(run)
+    if not isinstance(spec, TextSpec) or spec.vocabulary is None:
+        raise RunError("this model reads images, not texts: give it image files.")
+    tokens = tuple(tokenize(text, spec.lower) for text in texts)
+    source = Texts(TextSet(tokens, torch.zeros(len(tokens), dtype=torch.int64), spec.class_names), spec.vocabulary,
+                   spec.longest)  # fmt: skip
+    found: dict[int, Prediction] = {}
+    for part in source.evaluation_parts(torch.arange(len(tokens)), 500) if texts else []:
+        scores = class_scores(model, source.batch(part).inputs, spec.multi_label)
+        found |= {int(i): _prediction(texts[int(i)], row, spec) for i, row in zip(part, scores, strict=True)}
+    return [found[index] for index in range(len(texts))]
+
+
+def class_scores(model: nn.Module, inputs: Tensor, multi_label: bool = False) -> Tensor:
+    """Activations of the class capsules, or a model's probabilities; of several patches per image the mean.
 
     Shapes:
-        ``[B, C, H, W]`` or ``[B, P, C, H, W]`` → ``[B, classes]``.
+        ``[B, C, H, W]``, ``[B, P, C, H, W]`` or numbers of words ``[B, L]`` → ``[B, classes]``.
     """
-    patches = images.unbind(dim=1) if images.dim() == 5 else (images,)  # one after the other: memory as for one
+    patches = inputs.unbind(dim=1) if inputs.dim() == 5 else (inputs,)  # one after the other: memory as for one
     with torch.inference_mode():
-        return torch.stack([_scores(model, patch) for patch in patches]).mean(dim=0)
+        return torch.stack([probabilities(model(patch), multi_label) for patch in patches]).mean(dim=0)
 
 
-def _scores(model: nn.Module, images: Tensor) -> Tensor:
-    output = model(images)
-    scores: Tensor = output.scores
-    return scores if output.capsules is not None else scores.softmax(dim=1)  # a CNN's scores are logits
-
-
-def _prediction(file: str, scores: Tensor, spec: ModelSpec) -> Prediction:
+def _prediction(item: str, scores: Tensor, spec: ModelSpec | TextSpec) -> Prediction:
     order = scores.argsort(descending=True)
-    return Prediction(file, tuple(spec.class_names[k] for k in order), tuple(float(scores[k]) for k in order))
+    return Prediction(item, tuple(spec.class_names[k] for k in order), tuple(float(scores[k]) for k in order))

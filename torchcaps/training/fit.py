@@ -17,11 +17,14 @@ import torch
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from pytorch_lightning.callbacks import TQDMProgressBar
 from pytorch_lightning.loggers import TensorBoardLogger
+from torch import nn
 from tqdm import tqdm
 
 from torchcaps.data.batches import TrainingBatches
 from torchcaps.data.files import print_progress
+from torchcaps.data.images import ImageSource
 from torchcaps.data.sources import training_sources
+from torchcaps.data.text.sources import Texts, initial_vectors, is_text, text_sources
 from torchcaps.models.cnn import parameter_count
 from torchcaps.training.callbacks import EpochLog, InverseTemperature, MarginSchedule, RunningMean, StopOnNonFinite
 from torchcaps.training.checkpoints import Checkpoints, WholeFiles, signals_given_back
@@ -30,11 +33,15 @@ from torchcaps.training.recipe import Recipe
 from torchcaps.training.runs import (
     CHECKPOINT,
     RunError,
+    Spec,
+    TextSpec,
     model_spec,
+    read_vocabulary,
     remove_leftovers,
     write_recipe,
     write_text,
     write_versions,
+    write_vocabulary,
 )
 
 Say = Callable[[str], None]
@@ -111,19 +118,22 @@ def train(
     say = say if first else None
     if recipe.training.threads:
         torch.set_num_threads(recipe.training.threads)
-    source, validation = training_sources(recipe.data, recipe.training.seed, print_progress, say)
-    spec = model_spec(recipe, source)
-    torch.manual_seed(recipe.training.seed)
-    module = CapsuleModule(spec.build(), recipe, source, validation)
+    source, validation = _sources(recipe, say)
+    spec, model = _model(recipe, source, say)
+    module = CapsuleModule(model, recipe, source, validation)
     training = recipe.training
     _try_one_batch(module, TrainingBatches(source, training.batch_size, 0, world=training.devices * training.nodes))
     if resume:
         _check_checkpoint(folder / CHECKPOINT, module)
+        if isinstance(source, Texts) and isinstance(spec, TextSpec):
+            _check_vocabulary(folder, source, spec)
         if first:
             remove_leftovers(folder)
     elif first:
         write_recipe(folder, recipe)
         write_versions(folder)
+        if isinstance(source, Texts):
+            write_vocabulary(folder, source.vocabulary)
     mean = RunningMean(recipe.optimizer.ema) if recipe.optimizer.ema else None
     temperature = InverseTemperature(training.inverse_temperature) if training.inverse_temperature else None
     checkpoints = Checkpoints(folder, training.checkpoint_every, spec, mean, temperature)
@@ -135,7 +145,9 @@ def train(
         raise RunError(str(error).split("\n")[0]) from error
     if say:
         kept = f", {len(validation)} to validate" if validation is not None else ""
-        say(f"{spec.name}, {parameter_count(module.model):,} parameters; {len(source)} images to train on{kept}.")
+        say(
+            f"{spec.name}, {parameter_count(module.model):,} parameters; {len(source)} {source.kind} to train on{kept}."
+        )
     path = folder / CHECKPOINT if resume else None
     started = time.perf_counter()
     try:
@@ -150,12 +162,40 @@ def train(
     return _finish(recipe, folder, module, log, time.perf_counter() - started, trainer.is_global_zero)
 
 
+def _sources(recipe: Recipe, say: Say | None) -> tuple[ImageSource | Texts, ImageSource | Texts | None]:
+    if is_text(recipe.data.name):
+        return text_sources(recipe.data, recipe.text, recipe.training.seed)
+    return training_sources(recipe.data, recipe.training.seed, print_progress, say)
+
+
+def _model(recipe: Recipe, source: ImageSource | Texts, say: Say | None) -> tuple[Spec, nn.Module]:
+    """The model with its first weights; a text model begins with the recipe's word vectors."""
+    if not isinstance(source, Texts):
+        spec = model_spec(recipe, source)
+        torch.manual_seed(recipe.training.seed)
+        return spec, spec.build()
+    vectors, found = initial_vectors(recipe.text, source.vocabulary, recipe.training.seed)
+    spec = model_spec(recipe, source, vectors.shape[1])
+    torch.manual_seed(recipe.training.seed)
+    model = spec.build()
+    model.load_vectors(vectors)  # type: ignore[operator]
+    if say and found is not None:
+        say(f"{recipe.text.vectors} has {found:,} of the {len(source.vocabulary.words):,} words.")
+    return spec, model
+
+
+def _check_vocabulary(folder: Path, source: Texts, spec: TextSpec) -> None:
+    """Resume with the same words: another order of numbers would be another model."""
+    if read_vocabulary(folder, spec) != source.vocabulary:
+        raise RunError(f"the words in {folder} are not those of the training texts: has the data changed since?")
+
+
 def _try_one_batch(module: CapsuleModule, batches: TrainingBatches) -> None:
     """Let model and loss refuse what does not fit together, before anything is written."""
     batch = batches.source.batch(torch.arange(2), 0)
     module.eval()
     with torch.no_grad():
-        module.loss(module.model(batch.images, batch.labels), batch.labels, batch.targets)
+        module.loss(module.model(batch.inputs, batch.labels), batch.labels, batch.targets)
     module.train()
 
 
@@ -214,7 +254,7 @@ def _finish(
 ) -> dict[str, Any]:
     last = log.rows[-1] if log.rows else {}
     training_seconds = sum(row["seconds"] for row in log.rows)
-    images = len(log.rows) * (len(module.train_source) // recipe.training.batch_size) * recipe.training.batch_size
+    seen = len(log.rows) * (len(module.train_source) // recipe.training.batch_size) * recipe.training.batch_size
     summary = {
         "model": recipe.model.name,
         "parameters": parameter_count(module.model),
@@ -222,7 +262,7 @@ def _finish(
         "steps": int(last.get("step", 0)),
         **{key: last[key] for key in REPORTED if key in last},
         "training_seconds": round(training_seconds, 1),
-        "images_per_second": round(images / training_seconds, 1) if training_seconds else None,
+        f"{module.train_source.kind}_per_second": round(seen / training_seconds, 1) if training_seconds else None,
         "wall_seconds_of_this_session": round(seconds, 1),
         "peak_memory_gb": peak_memory_gb(),
     }

@@ -14,15 +14,8 @@ from torchcaps.data.batches import EvaluationBatches, TrainingBatches
 from torchcaps.data.images import Batch, Source
 from torchcaps.data.randomness import sub_seed
 from torchcaps.losses import CapsuleLoss
+from torchcaps.training.metrics import correct
 from torchcaps.training.recipe import OptimizerOptions, Recipe
-
-
-def correct(scores: Tensor, labels: Tensor) -> Tensor:
-    """Which images are right, float ``[B]``: the largest score is the label, or the M largest are the M labels."""
-    if labels.dim() == 1:
-        return (scores.argmax(dim=1) == labels).float()
-    found = scores.topk(labels.shape[1], dim=1).indices.sort(dim=1).values
-    return (found == labels.sort(dim=1).values).all(dim=1).float()
 
 
 def learning_rate_factor(options: OptimizerOptions) -> Callable[[int], float]:
@@ -108,10 +101,10 @@ class CapsuleModule(pl.LightningModule):
         return EvaluationBatches(self.validation_source, 500, seed, self.trainer.global_rank, self.trainer.world_size)
 
     def _step(self, batch: Batch, part: str) -> Tensor:
-        output = self.model(batch.images, batch.labels)
+        output = self.model(batch.inputs, batch.labels)
         parts = self.loss(output, batch.labels, batch.targets)
         with torch.no_grad():
-            right = correct(output.scores, batch.labels)
+            right = correct(output, batch.labels)
             self.mean(part, "loss").update(parts.total.detach(), len(right))
             self.mean(part, "accuracy").update(right)
             if part == "train":
@@ -145,7 +138,8 @@ class CapsuleModule(pl.LightningModule):
     def configure_optimizers(self) -> Any:
         """Adam and its schedule, stepped once per batch."""
         options = self.recipe.optimizer
-        optimizer = torch.optim.Adam(self.model.parameters(), options.lr, weight_decay=options.weight_decay)
+        learned = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        optimizer = torch.optim.Adam(learned, options.lr, weight_decay=options.weight_decay)
         schedule: torch.optim.lr_scheduler.LRScheduler
         if options.schedule == "one-cycle":
             steps = len(self.train_source) // self.recipe.training.batch_size * self.recipe.training.epochs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Optional, Union
 
-from torchcaps.data.options import DataOptions
+from torchcaps.data.options import DataOptions, TextOptions
 
 # jsonargparse reads the annotations of the fields; Optional and Union work for every Python that is supported.
 # ruff: noqa: UP007, UP045
@@ -29,7 +29,7 @@ class LossOptions:
     """What to descend.
 
     Args:
-        kind: margin or spread for capsules, cross-entropy for the CNNs.
+        kind: margin or spread for capsules, cross-entropy for models without.
         reconstruction_scale: weight of the sum of squared pixel errors.
         margin_schedule: of the spread loss: 0.1 more per epoch, the authors' by step, or constant at 0.9.
     """
@@ -69,8 +69,8 @@ class TrainingOptions:
     """How long, how large, where.
 
     Args:
-        epochs: passes over the training images.
-        batch_size: images per step, of all processes together.
+        epochs: passes over the training data.
+        batch_size: images or texts per step, of all processes together.
         seed: decides weights, split, order and augmentation.
         devices: processes on this machine.
         nodes: machines.
@@ -99,6 +99,7 @@ class Recipe:
 
     description: str = ""
     data: DataOptions = field(default_factory=DataOptions)
+    text: TextOptions = field(default_factory=TextOptions)
     model: ModelOptions = field(default_factory=ModelOptions)
     loss: LossOptions = field(default_factory=LossOptions)
     optimizer: OptimizerOptions = field(default_factory=OptimizerOptions)

@@ -11,7 +11,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchcaps.data.options import DataOptions
+from torchcaps.data.options import DataOptions, TextOptions
 from torchcaps.training.recipe import (
     LossOptions,
     ModelOptions,
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 SECTIONS: dict[str, type] = {
     "data": DataOptions,
+    "text": TextOptions,
     "model": ModelOptions,
     "loss": LossOptions,
     "optimizer": OptimizerOptions,
@@ -195,9 +196,14 @@ def check_values(recipe: Recipe) -> None:
         ("training.nodes", training.nodes),
         ("training.checkpoint_every", training.checkpoint_every),
         ("optimizer.decay_steps", optimizer.decay_steps),
+        ("text.vector_size", recipe.text.vector_size),
+        ("text.least_count", recipe.text.least_count),
+        ("text.longest", recipe.text.longest),
     ):
         if value < 1:
             raise RecipeError(f"{name} must be at least 1, got {value}.")
+    if recipe.text.most_words is not None and recipe.text.most_words < 1:
+        raise RecipeError(f"text.most_words must be at least 1, got {recipe.text.most_words}.")
     if training.threads is not None and training.threads < 1:
         raise RecipeError(f"training.threads must be at least 1, got {training.threads}.")
     if not 0 <= training.seed < 2**62:
@@ -215,6 +221,6 @@ def check_values(recipe: Recipe) -> None:
     if optimizer.ema is not None and not 0 < optimizer.ema < 1:
         raise RecipeError(f"optimizer.ema must be between 0 and 1, such as 0.999; got {optimizer.ema}.")
     if not 0 <= recipe.data.validation < 1:
-        raise RecipeError(f"data.validation is a part of the training images, in [0, 1); got {recipe.data.validation}.")
+        raise RecipeError(f"data.validation is a part of the training data, in [0, 1); got {recipe.data.validation}.")
     if recipe.data.shift < 0:
         raise RecipeError(f"data.shift must not be negative, got {recipe.data.shift}.")

@@ -5,6 +5,7 @@
 ``versions.json``     of torchcaps, torch, Lightning, Python, and the machine's kind
 ``metrics.csv``       one row per epoch
 ``weights.safetensors``  the trained weights, and in its header how to build the model
+``vocabulary.txt``    of a text model, the words that it knows, in the order of their numbers
 ``checkpoint.ckpt``   everything that resuming needs
 ``summary.json``      the end of the story, and ``evaluation.json`` after `torchcaps evaluate`
 ====================  ====================================================================
@@ -12,83 +13,23 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import platform
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor, nn
 
-from torchcaps.data.images import DataError, Source
-from torchcaps.data.preparation import Preparation, PreparedImages
-from torchcaps.models.registry import create_model, model_factory
+from torchcaps.data.images import DataError
+from torchcaps.data.text.vocabulary import Vocabulary
 from torchcaps.training.recipe import Recipe
-
-
-class RunError(Exception):
-    """Something is wrong with a run folder or a recipe; the message says what to do."""
-
+from torchcaps.training.specs import ModelSpec, RunError, Spec, TextSpec, model_spec, spec_from_json
 
 RECIPE, WEIGHTS, CHECKPOINT, METRICS = "recipe.yaml", "weights.safetensors", "checkpoint.ckpt", "metrics.csv"
-
-
-@dataclass(frozen=True)
-class ModelSpec:
-    """How to build a model again and how to feed it.
-
-    Args:
-        name: of the model.
-        image_shape: what the model sees: channels, height, width.
-        class_names: what its classes are called.
-        options: of the model.
-        preparation: what is done to images first.
-        picture_shape: of images before that; not given: as the model sees them.
-    """
-
-    name: str
-    image_shape: tuple[int, int, int]
-    class_names: tuple[str, ...]
-    options: dict[str, Any]
-    preparation: Preparation = field(default_factory=Preparation)
-    picture_shape: tuple[int, int, int] | None = None
-
-    @property
-    def fitted_shape(self) -> tuple[int, int, int]:
-        """The shape that a file is fitted to, before the preparation."""
-        return self.picture_shape or self.image_shape
-
-    def build(self) -> nn.Module:
-        """A new model with fresh weights."""
-        return create_model(self.name, self.image_shape, len(self.class_names), **self.options)
-
-    def as_json(self) -> str:
-        """For the header of a weights file."""
-        return json.dumps(
-            {
-                "name": self.name,
-                "image_shape": list(self.image_shape),
-                "class_names": list(self.class_names),
-                "options": self.options,
-                "preparation": asdict(self.preparation),
-                "picture_shape": list(self.fitted_shape),
-            }
-        )
-
-    @classmethod
-    def from_json(cls, text: str) -> ModelSpec:
-        """Back from the header; one from before there was a preparation has none."""
-        values = json.loads(text)
-        channels, height, width = values["image_shape"]
-        shape = channels, height, width
-        channels, height, width = values.get("picture_shape", shape)
-        preparation = Preparation(**values.get("preparation", {}))
-        names, options = tuple(values["class_names"]), values["options"]
-        return cls(values["name"], shape, names, options, preparation, (channels, height, width))
+VOCABULARY = "vocabulary.txt"
 
 
 def new_run_folder(name: str, wanted: str | None = None) -> Path:
@@ -149,7 +90,7 @@ def _write_bytes(path: Path, content: bytes) -> None:
 
 def remove_leftovers(folder: Path) -> None:
     """Delete the temporary files of a process that was killed while it wrote."""
-    for name in (RECIPE, WEIGHTS, CHECKPOINT, METRICS):
+    for name in (RECIPE, WEIGHTS, CHECKPOINT, METRICS, VOCABULARY):
         for path in folder.glob(f".{name}.*"):
             path.unlink(missing_ok=True)
 
@@ -182,7 +123,7 @@ def write_versions(folder: Path) -> None:
     write_text(folder / "versions.json", json.dumps(versions, indent=2) + "\n")
 
 
-def save_weights(path: Path, model: nn.Module, spec: ModelSpec) -> None:
+def save_weights(path: Path, model: nn.Module, spec: Spec) -> None:
     """The weights as safetensors, with the way to build the model in the header."""
     from safetensors.torch import save
 
@@ -191,7 +132,7 @@ def save_weights(path: Path, model: nn.Module, spec: ModelSpec) -> None:
     write_atomically(path, lambda temporary: _write_bytes(temporary, content))
 
 
-def load_weights(path: Path) -> tuple[ModelSpec, dict[str, Tensor]]:
+def load_weights(path: Path) -> tuple[Spec, dict[str, Tensor]]:
     """What :func:`save_weights` wrote. Nothing is unpickled, whatever the file holds."""
     from safetensors import SafetensorError, safe_open
 
@@ -206,15 +147,34 @@ def load_weights(path: Path) -> tuple[ModelSpec, dict[str, Tensor]]:
             f"{path} is not a safetensors file ({error}). Pickled weights are not read: they can run code."
         ) from None
     try:
-        return ModelSpec.from_json(header["torchcaps"]), tensors
+        return spec_from_json(header["torchcaps"]), tensors
     except (KeyError, ValueError, TypeError, DataError) as error:
         raise RunError(
             f"{path} holds weights, but not of a torchcaps model: its header lacks the model ({error})."
         ) from None
 
 
-def load_model(path: str | os.PathLike[str]) -> tuple[nn.Module, ModelSpec]:
-    """The trained model of a run folder, or of a weights file, ready to use."""
+def write_vocabulary(folder: Path, vocabulary: Vocabulary) -> None:
+    """The words that a model knows."""
+    write_atomically(folder / VOCABULARY, vocabulary.save)
+
+
+def read_vocabulary(folder: Path, spec: TextSpec) -> Vocabulary:
+    """The words of a text model, from the file beside its weights."""
+    try:
+        vocabulary = Vocabulary.load(folder / VOCABULARY)
+    except DataError as error:
+        raise RunError(f"a text model needs its words, the file {VOCABULARY} beside its weights: {error}") from error
+    if len(vocabulary) != spec.words:
+        raise RunError(
+            f"{folder / VOCABULARY} is of another model: it has {len(vocabulary)} numbers, the weights beside it "
+            f"{spec.words}."
+        )
+    return vocabulary
+
+
+def load_model(path: str | os.PathLike[str]) -> tuple[nn.Module, Spec]:
+    """The trained model of a run folder, or of a weights file, ready to use; of a text model with its vocabulary."""
     place = Path(path)
     if place.is_dir():
         place = place / WEIGHTS
@@ -230,6 +190,8 @@ def load_model(path: str | os.PathLike[str]) -> tuple[nn.Module, ModelSpec]:
             f"{len(missing)} tensors are missing (such as {(missing or ['none'])[0]}), "
             f"{len(unexpected)} do not belong (such as {(unexpected or ['none'])[0]})."
         )
+    if isinstance(spec, TextSpec):
+        spec = replace(spec, vocabulary=read_vocabulary(place.parent, spec))
     return model.eval(), spec
 
 
@@ -243,25 +205,11 @@ def read_run_recipe(folder: str | os.PathLike[str]) -> Recipe:
     return recipe_from_file(path)
 
 
-def model_spec(recipe: Recipe, source: Source) -> ModelSpec:
-    """The model of a recipe for its data; several objects per image are told to the models that can decode them."""
-    options, objects = dict(recipe.model.options), source.objects
-    if objects > 1:
-        if "objects" not in inspect.signature(model_factory(recipe.model.name)).parameters:
-            raise RunError(
-                f"{recipe.data.name} shows {objects} objects per image, which {recipe.model.name} cannot tell apart: "
-                "choose a capsule network."
-            )
-        options.setdefault("objects", objects)
-    spec = ModelSpec(recipe.model.name, source.image_shape, source.class_names, options)
-    if isinstance(source, PreparedImages):
-        return replace(spec, preparation=source.preparation, picture_shape=source.picture_shape)
-    return spec
-
-
 __all__ = [
     "ModelSpec",
     "RunError",
+    "Spec",
+    "TextSpec",
     "load_model",
     "load_weights",
     "model_spec",
@@ -270,4 +218,5 @@ __all__ = [
     "save_weights",
     "write_recipe",
     "write_versions",
+    "write_vocabulary",
 ]

@@ -42,14 +42,17 @@ REUTERS_CLASSES = (
     "wpi", "yen", "zinc",
 )
 # fmt: on
+EIGHT_CLASSES = ("acq", "crude", "earn", "grain", "interest", "money-fx", "ship", "trade")
+"""Those of the ten most frequent that occur alone; Zhao et al. 2018 use them."""
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """What a benchmark's files are, by split ("all" where folds are cut from one file), and its classes."""
+    """A benchmark's files by split ("all" where folds are cut from one file), its classes, and a line about it."""
 
     files: dict[str, str]
     class_names: tuple[str, ...]
+    description: str
     lower: bool = True
     more_splits: tuple[str, ...] = field(default=())
 
@@ -64,28 +67,36 @@ class Benchmark:
         return ("train", "test") if self.folded else (*self.files, *self.more_splits)
 
 
-def _stanford(kind: str, class_names: tuple[str, ...]) -> Benchmark:
+def _stanford(kind: str, class_names: tuple[str, ...], counts: str) -> Benchmark:
     files = {"train": "train", "validation": "dev", "test": "test"}
-    return Benchmark({split: f"stsa.{kind}.{end}" for split, end in files.items()}, class_names)
+    description = f"{counts} sentences of movie reviews, {len(class_names)} classes (Stanford treebank)"
+    return Benchmark({split: f"stsa.{kind}.{end}" for split, end in files.items()}, class_names, description)
 
 
 BENCHMARKS = {
-    "mr-mini": Benchmark({"train": MINI_FILE, "test": MINI_FILE}, POLARITY),
-    "mr": Benchmark({"all": "rt-polarity.all"}, POLARITY),
-    "subj": Benchmark({"all": "subj.all"}, ("subjective", "objective")),
-    "cr": Benchmark({"all": "custrev.all"}, POLARITY),
-    "mpqa": Benchmark({"all": "mpqa.all"}, POLARITY),
+    "mr-mini": Benchmark({"train": MINI_FILE, "test": MINI_FILE}, POLARITY, "4,000 / 1,000 sentences of mr"),
+    "mr": Benchmark({"all": "rt-polarity.all"}, POLARITY, "10,662 sentences of movie reviews, ten folds"),
+    "subj": Benchmark({"all": "subj.all"}, ("subjective", "objective"), "10,000 sentences, ten folds"),
+    "cr": Benchmark({"all": "custrev.all"}, POLARITY, "3,775 sentences of customer reviews, ten folds"),
+    "mpqa": Benchmark({"all": "mpqa.all"}, POLARITY, "10,606 phrases of opinion, ten folds"),
     "trec": Benchmark(
         {"train": "TREC.train.all", "test": "TREC.test.all"},
         ("description", "entity", "abbreviation", "human", "location", "number"),
+        "5,452 / 500 questions, 6 classes",
         lower=False,
     ),
-    "sst1": _stanford("fine", ("very negative", "negative", "neutral", "positive", "very positive")),
-    "sst2": _stanford("binary", POLARITY),
+    "sst1": _stanford("fine", ("very negative", "negative", "neutral", "positive", "very positive"), "8,544 / 2,210"),
+    "sst2": _stanford("binary", POLARITY, "6,920 / 1,821"),
     "reuters": Benchmark(
         {"train": "reuters/modapte90_train.jsonl", "test": "reuters/modapte90_test.jsonl"},
         REUTERS_CLASSES,
+        "6,578 news with one label / 436 with several, 90 classes",
         more_splits=("train-all", "test-all"),
+    ),
+    "reuters8": Benchmark(
+        {"train": "reuters/modapte90_train.jsonl", "test": "reuters/modapte90_test.jsonl"},
+        EIGHT_CLASSES,
+        "5,502 news with one label / 339 with several, 8 classes",
     ),
 }
 
@@ -106,15 +117,20 @@ def text_set(
     sst1, sst2   Stanford sentiment treebank, 8,544 / 1,101 / 2,210,  stsa.fine.train, .dev and .test;
                  5, and 6,920 / 872 / 1,821, 2 (Socher et al. 2013)   stsa.binary.train, .dev and .test
     reuters      Reuters-21578, ModApte, 7,770 / 3,019, 90            reuters/modapte90_train.jsonl, …_test
+    reuters8     the same, 5,502 / 339, 8                             the same
     mr-mini      4,000 / 1,000 sentences of mr                        none: it is in the package
     ============ ==================================================== =====================================
 
     mr, subj, cr and mpqa have no test of their own: a tenth is the test of each of ten folds, see :func:`fold_numbers`.
     The sst sets have "validation" too. Labels of reuters are bool ``[N, 90]``, the columns always all 90 classes; as in
     Zhao et al. 2018, "train" has the training documents with exactly one label and "test" the test documents with more
-    than one, "train-all" and "test-all" have all documents (58 classes occur in "train"). All texts go through
-    :func:`~torchcaps.data.text.tokens.tokenize`, and TREC keeps its capitals, as in Kim 2014. Texts without words
-    are kept as empty tuples: a few of cr, mpqa and reuters are. A label that a document of reuters repeats counts once.
+    than one, "train-all" and "test-all" have all documents (58 classes occur in "train"). reuters8 is cut as the code
+    of Zhao et al. does: the eight classes that are among the ten most frequent and occur alone; "train" has the
+    training documents with exactly one label, "test" those of both files with more than one, all of the eight.
+
+    All texts go through :func:`~torchcaps.data.text.tokens.tokenize`, and TREC keeps its capitals, as in Kim 2014.
+    Texts without words are kept as empty tuples: a few of cr, mpqa and reuters are. A label that a document of reuters
+    repeats counts once.
 
     Args:
         name: as above.
@@ -135,6 +151,8 @@ def text_set(
     folders = [folder / "text" for folder in data_folders(data_dir)]
     if name == "reuters":
         return _reuters(split, _required(name, folders, benchmark.files[split.removesuffix("-all")]))
+    if name == "reuters8":
+        return _reuters8(split, [_required(name, folders, file) for file in benchmark.files.values()])
     file = benchmark.files["all" if benchmark.folded else split]
     whole = read_lines(_required(name, folders, file), benchmark.class_names, benchmark.lower)
     if not benchmark.folded:
@@ -214,22 +232,39 @@ def _required(name: str, folders: list[Path], file: str) -> Path:
     return found
 
 
+Document = tuple[str, frozenset[str]]
+
+
+def _documents(path: Path) -> list[Document]:
+    lines = enumerate(read_utf8(path).split("\n"), 1)
+    return [_document(line, number, path) for number, line in lines if line.strip()]
+
+
 def _reuters(split: str, path: Path) -> TextSet:
-    column = {name: index for index, name in enumerate(REUTERS_CLASSES)}
-    entries = [
-        _document(line, number, path) for number, line in enumerate(read_utf8(path).split("\n"), 1) if line.strip()
-    ]
+    entries = _documents(path)
     if split == "train":
         entries = [entry for entry in entries if len(entry[1]) == 1]
     elif split == "test":
         entries = [entry for entry in entries if len(entry[1]) > 1]
-    labels = torch.zeros(len(entries), len(REUTERS_CLASSES), dtype=torch.bool)
+    return _labelled(entries, REUTERS_CLASSES)
+
+
+def _reuters8(split: str, paths: list[Path]) -> TextSet:
+    files = [[entry for entry in _documents(path) if entry[1] <= set(EIGHT_CLASSES)] for path in paths]
+    if split == "train":
+        return _labelled([entry for entry in files[0] if len(entry[1]) == 1], EIGHT_CLASSES)
+    return _labelled([entry for entries in files for entry in entries if len(entry[1]) > 1], EIGHT_CLASSES)
+
+
+def _labelled(entries: list[Document], class_names: tuple[str, ...]) -> TextSet:
+    column = {name: index for index, name in enumerate(class_names)}
+    labels = torch.zeros(len(entries), len(class_names), dtype=torch.bool)
     for row, (_, names) in enumerate(entries):
         labels[row, [column[name] for name in names]] = True
-    return TextSet(tuple(tokenize(text) for text, _ in entries), labels, REUTERS_CLASSES)
+    return TextSet(tuple(tokenize(text) for text, _ in entries), labels, class_names)
 
 
-def _document(line: str, number: int, path: Path) -> tuple[str, frozenset[str]]:
+def _document(line: str, number: int, path: Path) -> Document:
     """Title and body as one text, and the labels, of a line of JSON."""
     try:
         entry = json.loads(line)

@@ -12,7 +12,8 @@ from torchcaps.ops.dynamic.routing import GRADIENTS, UPDATES
 from torchcaps.ops.routed import native
 from torchcaps.ops.routed.op import Steps, passes_for, routed_linear_op
 from torchcaps.ops.schedules import Schedule, resolve_schedule
-from torchcaps.ops.squash import SQUASH_KINDS
+from torchcaps.ops.squash import SQUASH_KINDS, length
+from torchcaps.ops.squash import squash as squash_vectors
 
 ROUTINGS = ("dynamic", "optimized")
 
@@ -40,6 +41,7 @@ def routed_linear(
     leaky: bool = False,
     amend: bool = False,
     alpha: Schedule = 1.0,
+    parents: Tensor | None = None,
     coupling: bool = False,
 ) -> RoutedOutput:
     r"""Votes û_ij = u_i W_ij and their routing, as :func:`dynamic_routing` or :func:`optimized_routing` would have it.
@@ -64,10 +66,12 @@ def routed_linear(
         leaky: a child may go nowhere (dynamic).
         amend: a child counts by its activation (dynamic).
         alpha: weight of the entropy; a constant or a schedule (optimised).
+        parents: indices of those that take part, for partial sampling; the others' couplings are 0 (dynamic).
         coupling: also return the coupling, which costs another pass; it carries no gradient.
 
     Shapes:
-        poses ``[B, I, d]``, weight ``[I, J, d, D]`` or ``[J, d, D]``, activation and mask ``[B, I]``, bias ``[J, D]`` →
+        poses ``[B, I, d]``, weight ``[I, J, d, D]`` or ``[J, d, D]``, activation and mask ``[B, I]``, bias ``[J, D]``,
+        parents int64 ``[K]`` →
         pose ``[B, J, D]``, activation ``[B, J]``, coupling ``[B, I, J]``.
     """
     require_choice("fused routing", routing, ROUTINGS)
@@ -79,6 +83,15 @@ def routed_linear(
     alphas = resolve_schedule("alpha", alpha, iterations) if routing == "optimized" else []
     if alphas and (bias is not None or leaky or amend or gradient != "all" or update != "accumulate"):
         raise ValueError("bias, leaky, amend, gradient and update are options of dynamic routing, not of optimized.")
+    if parents is not None:
+        if alphas:
+            raise ValueError("parents are sampled in dynamic routing, not in optimized.")
+        among, rest = weight.index_select(-3, parents), None if bias is None else bias.index_select(0, parents)
+        some = routed_linear(
+            poses, among, routing, iterations, activation=activation, mask=mask, bias=rest, squash=squash,
+            update=update, gradient=gradient, leaky=leaky, amend=amend, coupling=coupling,
+        )  # fmt: skip
+        return _among_all(some, parents, weight.shape[-3], bias, squash)
 
     given = poses.dtype
     child_weight = None
@@ -108,6 +121,19 @@ def routed_linear(
     if given != compute:
         pose = pose.to(given)
     return RoutedOutput(pose, torch.linalg.vector_norm(pose, dim=-1), table)
+
+
+def _among_all(some: RoutedOutput, parents: Tensor, count: int, bias: Tensor | None, squash: str) -> RoutedOutput:
+    """The parents that took part at their places; the others receive nothing but their bias."""
+    pose, _, coupling = some
+    batch, _, size = pose.shape
+    alone = pose.new_zeros(batch, count, size)
+    if bias is not None:
+        alone = alone + squash_vectors(bias, squash).to(pose.dtype)
+    pose = alone.index_copy(1, parents, pose)
+    if coupling is not None:
+        coupling = coupling.new_zeros(*coupling.shape[:2], count).index_copy(2, parents, coupling)
+    return RoutedOutput(pose, length(pose), coupling)
 
 
 def _ready(tensor: Tensor, dtype: torch.dtype) -> Tensor:

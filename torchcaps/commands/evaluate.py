@@ -1,11 +1,9 @@
-"""``torchcaps evaluate`` and ``torchcaps predict``."""
+"""``torchcaps evaluate``."""
 
 from __future__ import annotations
 
 import argparse
-import csv
 import json
-import sys
 from dataclasses import replace
 
 from torchcaps.commands.base import Command, user_errors
@@ -13,13 +11,14 @@ from torchcaps.commands.base import Command, user_errors
 
 def _add_evaluate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", help="a run folder")
-    parser.add_argument("--data", metavar="NAME", help="other data of the same shape: a name, a folder or an .npz")
+    parser.add_argument("--data", metavar="NAME", help="other data of the same kind: a name, a folder or a file")
     parser.add_argument("--data-dir", metavar="DIR", help="folder with data sets")
     parser.add_argument(
         "--split",
         default="test",
-        choices=("test", "train", "familiar"),
-        help="part of the data (default: test); familiar is of the protocols azimuth and elevation",
+        choices=("test", "train", "familiar", "validation", "test-all", "train-all"),
+        help="part of the data (default: test); familiar is of the protocols azimuth and elevation, validation of the "
+        "sst sets, test-all and train-all of reuters",
     )
     parser.add_argument(
         "--crops",
@@ -43,50 +42,25 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(result, indent=2))
         return 0
-    where = f"{result['images']:,} {arguments.split} images of {result['data']}"
+    kind = "texts" if "texts" in result else "images"
+    where = f"{result[kind]:,} {arguments.split} {kind} of {result['data']}"
     print(f"accuracy {result['accuracy']:.2%} (error {result['error_percent']:.2f} %) on {where}")
+    if "exact_match" in result:
+        print("a text counts when exactly its labels are found")
+        for ending, meaning in (("", "over all labels"), ("_of_samples", "mean over the texts")):
+            numbers = ", ".join(f"{name} {result[name + ending]:.2%}" for name in ("precision", "recall", "f1"))
+            print(f"  {numbers} ({meaning})")
     if "share_of_objects_found" in result:
         share = result["share_of_objects_found"]
         print(f"an image counts when all its objects are right; {share:.2%} of the objects were found")
-    for name, accuracy in result["accuracy_per_class"].items():
+    for name, accuracy in result.get("accuracy_per_class", {}).items():
         print(f"  {name:<16}{accuracy:.2%}")
     return 0
 
 
-def _add_predict(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", help="a run folder or a weights.safetensors")
-    parser.add_argument("files", nargs="+", metavar="FILE", help="image files (PNG, JPEG)")
-    parser.add_argument("--csv", action="store_true", help="print file, label and score of every class as CSV")
-
-
-def _predict(arguments: argparse.Namespace) -> int:
-    with user_errors():
-        from torchcaps.training.evaluation import predict
-
-        found = predict(arguments.run, arguments.files)
-    if arguments.csv:
-        names = sorted(found[0].labels)
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(["file", "label", *names])
-        for prediction in found:
-            scores = dict(zip(prediction.labels, prediction.scores, strict=True))
-            writer.writerow([prediction.file, prediction.labels[0], *(f"{scores[name]:.6f}" for name in names)])
-        return 0
-    for prediction in found:
-        best = ", ".join(f"{n} {s:.3f}" for n, s in zip(prediction.labels[:3], prediction.scores, strict=False))
-        print(f"{prediction.file}: {best}")
-    return 0
-
-
 EVALUATE = Command(
-    "measure a run on its test images",
+    "measure a run on its test images or texts",
     "  torchcaps evaluate runs/quickstart-1\n  torchcaps evaluate runs/quickstart-1 --data mnist --data-dir DIR --json",
     _add_evaluate,
     _evaluate,
-)
-PREDICT = Command(
-    "classify image files",
-    "  torchcaps predict runs/quickstart-1 three.png\n  torchcaps predict runs/quickstart-1 *.png --csv > found.csv",
-    _add_predict,
-    _predict,
 )

@@ -1,0 +1,95 @@
+"""Words that decide as coloured text, in a terminal and as a page of its own."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+
+from rich.style import Style
+from rich.text import Text
+
+from torchcaps.analysis.words import DecidingWords, top_ngrams
+
+FOR, AGAINST = (46, 160, 67), (218, 54, 51)
+
+
+def strengths(words: DecidingWords) -> list[float]:
+    """The relevances in −1 … 1, the strongest word of the text at one end."""
+    most = float(words.relevance.abs().max()) if len(words.relevance) else 0.0
+    return [float(value) / most if most > 0 else 0.0 for value in words.relevance]
+
+
+def terminal_text(words: DecidingWords) -> Text:
+    """Green speaks for the class, red against it; unknown words are in italics."""
+    line = Text(f"{words.label} {words.score:.3f}  ", style="bold")
+    for token, known, strength in zip(words.tokens, words.known, strengths(words), strict=True):
+        red, green, blue = (
+            round(40 + abs(strength) * (channel - 40)) for channel in (FOR if strength > 0 else AGAINST)
+        )
+        style = Style(color="white", bgcolor=f"rgb({red},{green},{blue})", italic=not known)
+        line.append(token, style if abs(strength) >= 0.05 else Style(italic=not known))
+        line.append(" ")
+    if not words.tokens:
+        line.append("(no word)", style="italic")
+    return line
+
+
+def page(found: Sequence[DecidingWords], title: str) -> str:
+    """A complete HTML page, without scripts and without anything from elsewhere."""
+    texts = "\n".join(_article(words) for words in found)
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{html.escape(title)}</title>
+<style>{STYLE}</style>
+</head>
+<body>
+<main>
+<h1>{html.escape(title)}</h1>
+<p class="key"><span class="word" style="--s:100%" data-side="for">speaks for</span>
+<span class="word" style="--s:100%" data-side="against">speaks against</span>
+the class; <i>unknown words</i> are in italics. A class capsule's length is shared out along the couplings among
+n-grams, and their parts among words.</p>
+{texts}
+</main>
+</body>
+</html>
+"""
+
+
+def _article(words: DecidingWords) -> str:
+    spans = []
+    for token, known, value, strength in zip(
+        words.tokens, words.known, words.relevance.tolist(), strengths(words), strict=True
+    ):
+        side, inner = "for" if strength > 0 else "against", html.escape(token)
+        spans.append(
+            f'<span class="word" data-side="{side}" style="--s:{abs(strength):.0%}" title="{value:+.4f}">'
+            f"{inner if known else f'<i>{inner}</i>'}</span>"
+        )
+    rows = "".join(f"<tr><td>{html.escape(text)}</td><td>{value:+.4f}</td></tr>" for text, value in top_ngrams(words))
+    table = f"<table><caption>strongest n-grams</caption>{rows}</table>" if rows else ""
+    return (
+        f"<article><h2>{html.escape(words.label)} <small>{words.score:.3f}</small></h2>"
+        f"<p>{' '.join(spans) or '<i>(no word)</i>'}</p>{table}</article>"
+    )
+
+
+STYLE = """
+:root { color-scheme: light dark; --paper: #ffffff; --ink: #1f2328; --soft: #59636e; --line: #d1d9e0;
+  --for: #2da44e; --against: #e5534b; }
+@media (prefers-color-scheme: dark) { :root { --paper: #0d1117; --ink: #f0f6fc; --soft: #9198a1; --line: #3d444d;
+  --for: #238636; --against: #b62324; } }
+body { margin: 0; background: var(--paper); color: var(--ink); font: 1rem/1.6 system-ui, sans-serif; }
+main { max-width: 46rem; margin: 0 auto; padding: 1.5rem; }
+h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin: 0 0 .5rem; } small, .key, caption { color: var(--soft); }
+article { border-top: 1px solid var(--line); padding: 1.2rem 0; }
+article p { font-size: 1.15rem; line-height: 2; margin: 0 0 .8rem; overflow-wrap: anywhere; }
+.word { padding: .15em .3em; border-radius: .3em; }
+.word[data-side=for] { background: color-mix(in srgb, var(--for) var(--s), transparent); }
+.word[data-side=against] { background: color-mix(in srgb, var(--against) var(--s), transparent); }
+table { border-collapse: collapse; font-size: .9rem; } caption { text-align: left; }
+td { padding: .1rem 1rem .1rem 0; } td:last-child { font-variant-numeric: tabular-nums; text-align: right; }
+"""

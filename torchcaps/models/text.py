@@ -1,0 +1,368 @@
+"""Networks for text: capsules after Zhao et al. 2018, and what they are compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from torchcaps.capsules import Capsules
+from torchcaps.checks import require_count
+from torchcaps.layers import CapsuleConv1d, CapsuleLinear, ClassCapsules, PrimaryCapsules1d
+from torchcaps.models.output import ModelOutput
+from torchcaps.models.registry import register_model
+
+PADDING = 0
+ALIVE = 0.3
+"""Mean activation of the routed capsules with first weights."""
+FREQUENT = 2000
+"""So many of the words, which a vocabulary has in the order of their frequency, make up texts to fit weights to."""
+
+
+class WordVectors(nn.Module):
+    """Numbers of words to their vectors, with a mask of what is there.
+
+    Number 0 is padding, at the end of a text only. A text that is shorter than the windows that slide over it is
+    continued with zero vectors up to their width: those count as words, however long the batch is.
+
+    Args:
+        words: rows of the table, padding included.
+        dim: size of a vector.
+        static: keep the vectors as they are.
+        dropout: of their numbers.
+
+    Shapes:
+        numbers int64 ``[B, L]`` → vectors ``[B, dim, L']`` and mask ``[B, L']`` with L' = max(L, shortest).
+    """
+
+    def __init__(self, words: int, dim: int, static: bool, dropout: float) -> None:
+        super().__init__()
+        self.table = nn.Embedding(words, dim, padding_idx=PADDING)
+        nn.init.uniform_(self.table.weight, -0.25, 0.25)
+        with torch.no_grad():
+            self.table.weight[PADDING] = 0
+        self.table.weight.requires_grad_(not static)
+        self.dropout = nn.Dropout(dropout)
+
+    def load(self, vectors: Tensor) -> None:
+        """Begin with these vectors ``[words, dim]``."""
+        if vectors.shape != self.table.weight.shape:
+            raise ValueError(
+                f"the model has word vectors of shape {tuple(self.table.weight.shape)}, got {tuple(vectors.shape)}."
+            )
+        with torch.no_grad():
+            self.table.weight.copy_(vectors)
+
+    def forward(self, numbers: Tensor, shortest: int = 1) -> tuple[Tensor, Tensor]:
+        """Look them up."""
+        _require_numbers(numbers, self.table.num_embeddings)
+        numbers = F.pad(numbers, (0, max(0, shortest - numbers.shape[1])), value=PADDING)
+        mask = (numbers != PADDING) | (torch.arange(numbers.shape[1], device=numbers.device) < shortest)
+        return self.dropout(self.table(numbers)).transpose(1, 2), mask
+
+
+def _require_numbers(numbers: Tensor, words: int) -> None:
+    if numbers.dtype != torch.int64 or numbers.dim() != 2 or not numbers.shape[1]:
+        raise ValueError(
+            f"expected the numbers of words, int64 of shape [batch, length], got {numbers.dtype} of shape "
+            f"{tuple(numbers.shape)}. Vocabulary.encode_batch makes them."
+        )
+    if not torch.compiler.is_compiling() and numbers.numel() and numbers.device.type == "cpu":
+        low, high = (int(bound) for bound in numbers.aminmax())
+        if low < 0 or high >= words:
+            raise ValueError(
+                f"the numbers of words must be in 0 … {words - 1}, got values from {low} to {high}. Was the text "
+                "encoded with another vocabulary?"
+            )
+
+
+class CapsuleBranch(nn.Module):
+    """N-grams → primary capsules → convolutional capsules → class capsules, for one size of n-grams.
+
+    ::
+
+        words [L] → n-grams [L − n + 1] → capsules [L − n + 1, T] → windows [L − n − K + 2, T] → classes
+
+    Args:
+        dim: size of a word's vector.
+        classes: number of class capsules.
+        ngram: n, words that a filter of the first convolution sees.
+        filters: of that convolution.
+        stride: of that convolution.
+        types: T, of the primary and of the convolutional capsules.
+        pose: size of all poses.
+        window: K, positions that a convolutional capsule sees.
+        routing: of both layers of routed capsules, as a mapping with a name and options.
+        partial_sampling: of the convolutional capsules (:class:`~torchcaps.routing.DynamicRouting`).
+        length: give every position its own weights, for texts of up to so many words; None: shared along the text.
+
+    Shapes:
+        vectors ``[B, dim, L]``, mask ``[B, L]`` → class capsules ``[B, classes, pose]``.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        classes: int,
+        ngram: int,
+        *,
+        filters: int,
+        stride: int,
+        types: int,
+        pose: int,
+        window: int,
+        routing: Mapping[str, Any],
+        partial_sampling: float | None,
+        length: int | None,
+    ) -> None:
+        super().__init__()
+        self.ngram, self.stride, self.length = ngram, stride, length
+        self.shortest = ngram + (window - 1) * stride
+        self.ngrams = nn.Conv1d(dim, filters, ngram, stride)
+        self.primary = PrimaryCapsules1d(filters, types, pose)
+        sampled = routing if partial_sampling is None else {**routing, "partial_sampling": partial_sampling}
+        positions = None
+        if length is not None:
+            if length < self.shortest:
+                raise ValueError(
+                    f"n-grams of {ngram} in windows of {window} need length ≥ {self.shortest}, got {length}."
+                )
+            positions = (length - ngram) // stride + 2 - window
+        self.windows = CapsuleConv1d(types, types, window, in_pose=pose, routing=sampled, positions=positions)
+        self.class_capsules: ClassCapsules | CapsuleLinear
+        if positions is None:
+            self.class_capsules = ClassCapsules(types, classes, in_pose=pose, routing=routing, coordinates=False)
+        else:
+            self.class_capsules = CapsuleLinear(positions * types, pose, classes, pose, routing)
+
+    def primary_capsules(self, vectors: Tensor, mask: Tensor) -> Capsules:
+        """The capsules of the n-grams, pose ``[B, L − n + 1, T, pose]``; one that would see padding is masked."""
+        features = torch.relu(self.ngrams(vectors))
+        # Padding is at the end: an n-gram without padding is one whose last word is there.
+        capsules: Capsules = self.primary(features, mask[:, self.ngram - 1 :: self.stride])
+        return capsules
+
+    def reset_parameters(self, vectors: Tensor, mask: Tensor) -> None:
+        """Draw new weights that bring texts like these ``[B, dim, L]`` to life.
+
+        Squashing makes short vectors shorter, layer after layer, and amended coefficients once more: with weights that
+        fit word vectors of another size, or another number of classes, nothing would arrive at the classes and nothing
+        would be learned. So every layer is scaled by what it makes of the texts (after Mishkin & Matas 2016, "All you
+        need is a good init").
+        """
+        nn.init.kaiming_normal_(self.ngrams.weight, nonlinearity="relu")
+        nn.init.normal_(self.primary.conv.weight)
+        for conv in (self.ngrams, self.primary.conv):
+            nn.init.zeros_(conv.bias)  # type: ignore[arg-type]
+        with torch.no_grad():
+            features = self.ngrams(vectors)
+            self.ngrams.weight.div_(features.std())
+            features = torch.relu(features / features.std())
+            maps = self.primary.conv(features)
+            self.primary.conv.weight.div_(maps.std() * self.primary.dim**0.5)  # poses of length 1 before squashing
+            ngrams = self.primary_capsules(vectors, mask)
+            for layer, children in ((self.windows, lambda: ngrams), (self.class_capsules, lambda: self.windows(ngrams))):
+                layer.reset_parameters()
+                _scale(layer, children(), ALIVE)
+
+    def forward(self, vectors: Tensor, mask: Tensor) -> Capsules:
+        """The class capsules."""
+        capsules: Capsules = self.class_capsules(self.windows(self.primary_capsules(vectors, mask)))
+        return capsules
+
+
+def _scale(layer: CapsuleConv1d | ClassCapsules | CapsuleLinear, children: Capsules, wanted: float) -> None:
+    """Multiply a layer's weights until its parents' mean activation is about as wanted; normalised ones are as long."""
+    if layer.normalize:
+        return
+    for _ in range(12):
+        parents = layer(children)
+        there = parents.activation if parents.mask is None else parents.activation[parents.mask]
+        mean = float(there.mean().clamp(1e-12, 0.999))
+        # From length to activation and back: a = |s|²/(1 + |s|²). In small steps, since longer votes also agree more.
+        factor = (wanted / (1 - wanted) * (1 - mean) / mean) ** 0.5
+        if 0.9 < factor < 1.1:
+            return
+        layer.weight.mul_(min(max(factor, 0.25), 4.0))
+
+
+class TextCapsNet(nn.Module):
+    """Capsules for text: one :class:`CapsuleBranch`, or the mean of several with different n-grams.
+
+    Wei Zhao et al. 2018, "Investigating Capsule Networks with Dynamic Routing for Text Classification",
+    arXiv 1804.00538. The class capsules of the branches are averaged pose by pose, a class's score is the length of
+    its mean pose.
+
+    Args:
+        shape: rows of the table of word vectors, padding included, and their size.
+        classes: number of classes.
+        ngrams: their sizes; one branch for each.
+        static: keep the word vectors as they are.
+        filters: of the n-gram convolution.
+        stride: of the n-gram convolution; 2 halves the work for long texts.
+        types: of the primary and of the convolutional capsules.
+        pose: size of all poses.
+        window: positions that a convolutional capsule sees.
+        routing: a name, or a mapping with a name and options; every layer gets its own.
+        noise_class: one more class capsule, for what belongs to no class (stop words); it is no score and no loss.
+        leaky: of dynamic routing: a child may go nowhere.
+        amend: of dynamic routing: a child counts by its activation.
+        partial_sampling: of dynamic routing: the share of the convolutional capsules that take part in a training
+            step. Not of the class capsules, among which the label is.
+        dropout: of the word vectors.
+        length: give every position weights of its own, for texts of up to so many words; None: shared along the text.
+
+    Shapes:
+        numbers of words int64 ``[B, L]``, 0 for padding at the end → :class:`ModelOutput`.
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, int],
+        classes: int,
+        *,
+        ngrams: Sequence[int],
+        static: bool,
+        filters: int,
+        stride: int,
+        types: int,
+        pose: int,
+        window: int,
+        routing: str | Mapping[str, Any],
+        noise_class: bool,
+        leaky: bool,
+        amend: bool,
+        partial_sampling: float | None,
+        dropout: float,
+        length: int | None,
+    ) -> None:
+        super().__init__()
+        if not ngrams:
+            raise ValueError("text capsules need at least one size of n-grams, such as ngrams=[3].")
+        sizes = {"filters": filters, "stride": stride, "types": types, "pose": pose, "window": window}
+        for name, value in [*sizes.items(), *(("a size of n-grams", ngram) for ngram in ngrams)]:
+            require_count(name, value)
+        words, dim = shape
+        self.classes, self.noise_class, self.length = classes, noise_class, length
+        self.words = WordVectors(words, dim, static, dropout)
+        chosen = _routing_options(routing, {"leaky": leaky, "amend": amend}, partial_sampling)
+        self.branches = nn.ModuleList(
+            CapsuleBranch(
+                dim,
+                classes + noise_class,
+                ngram,
+                **sizes,
+                routing=chosen,
+                partial_sampling=partial_sampling,
+                length=length,
+            )
+            for ngram in ngrams
+        )
+        self.shortest = max(ngrams) + (window - 1) * stride
+        self.reset_parameters()
+
+    def load_vectors(self, vectors: Tensor) -> None:
+        """Begin with these word vectors ``[words, dim]``, and with other weights that fit them."""
+        self.words.load(vectors)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new weights that fit the word vectors, by texts of random words among the frequent ones."""
+        table = self.words.table
+        if table.weight.is_meta or table.num_embeddings < 3:  # nothing to measure
+            return
+        length = max(self.shortest, 20) if self.length is None else self.length
+        most = min(table.num_embeddings, FREQUENT)
+        vectors = table(torch.randint(2, most, (32, length), device=table.weight.device)).detach().transpose(1, 2)
+        mask = torch.ones(32, length, dtype=torch.bool, device=vectors.device)
+        training = self.training
+        self.eval()
+        for branch in self.branches:
+            assert isinstance(branch, CapsuleBranch)
+            branch.reset_parameters(vectors, mask)
+        self.train(training)
+
+    def class_capsules(self, numbers: Tensor) -> list[Capsules]:
+        """Those of every branch, the noise class among them as the last."""
+        if self.length is not None:
+            if numbers.shape[1] > self.length:
+                raise ValueError(
+                    f"this model has weights for texts of up to {self.length} words (its option length), got "
+                    f"{numbers.shape[1]}. Cut the texts, or share the weights along the text: length=None."
+                )
+            numbers = F.pad(numbers, (0, self.length - numbers.shape[1]), value=PADDING)
+        vectors, mask = self.words(numbers, self.shortest)
+        return [branch(vectors, mask) for branch in self.branches]
+
+    def forward(self, numbers: Tensor, target: Tensor | None = None) -> ModelOutput:
+        """Classify texts; a target is accepted, as by every model, and not needed."""
+        poses = [capsules.pose[:, : self.classes] for capsules in self.class_capsules(numbers)]
+        capsules = Capsules.from_pose(torch.stack(poses).mean(dim=0))
+        return ModelOutput(capsules.activation, capsules)
+
+
+def _routing_options(
+    routing: str | Mapping[str, Any], flags: dict[str, bool], partial_sampling: float | None
+) -> dict[str, Any]:
+    """The routing with those stabilisers that are on."""
+    options = {"name": routing} if isinstance(routing, str) else dict(routing)
+    wanted = [name for name, on in flags.items() if on] + ["partial_sampling"] * (partial_sampling is not None)
+    if wanted and options["name"] != "dynamic":
+        raise ValueError(
+            f"{', '.join(wanted)}: stabilisers of dynamic routing, which {options['name']!r} does not have. Switch "
+            "them off (partial_sampling: null) or use routing 'dynamic'."
+        )
+    return options | {name: True for name, on in flags.items() if on}
+
+
+@register_model("text-capsnet-a", reads="words")
+def text_capsnet_a(
+    shape: tuple[int, int],
+    classes: int,
+    *,
+    ngram: int = 3,
+    static: bool = False,
+    filters: int = 32,
+    stride: int = 1,
+    types: int = 16,
+    pose: int = 16,
+    window: int = 3,
+    routing: str | Mapping[str, Any] = "dynamic",
+    noise_class: bool = True,
+    leaky: bool = True,
+    amend: bool = True,
+    partial_sampling: float | None = None,
+    dropout: float = 0.5,
+    length: int | None = None,
+) -> TextCapsNet:
+    """Capsule-A of Zhao et al. 2018: capsules over n-grams of one size."""
+    options = {name: value for name, value in locals().items() if name not in ("shape", "classes", "ngram")}
+    return TextCapsNet(shape, classes, ngrams=(ngram,), **options)
+
+
+@register_model("text-capsnet-b", reads="words")
+def text_capsnet_b(
+    shape: tuple[int, int],
+    classes: int,
+    *,
+    ngrams: Sequence[int] = (3, 4, 5),
+    static: bool = False,
+    filters: int = 32,
+    stride: int = 1,
+    types: int = 16,
+    pose: int = 16,
+    window: int = 3,
+    routing: str | Mapping[str, Any] = "dynamic",
+    noise_class: bool = True,
+    leaky: bool = True,
+    amend: bool = True,
+    partial_sampling: float | None = None,
+    dropout: float = 0.5,
+    length: int | None = None,
+) -> TextCapsNet:
+    """Capsule-B of Zhao et al. 2018: the mean of several Capsule-A, each with n-grams of another size."""
+    options = {name: value for name, value in locals().items() if name not in ("shape", "classes")}
+    return TextCapsNet(shape, classes, **options)
