@@ -25,7 +25,8 @@ from torchcaps import __version__
 RESULTS = Path(__file__).parent.parent / "results" / "text.csv"
 COLUMNS = (
     "experiment", "data", "model", "variant", "fold", "seed", "accuracy_percent", "exact_match_percent",
-    "precision_percent", "recall_percent", "f1_percent", "parameters", "epochs", "training_seconds", "version", "command",
+    "precision_percent", "recall_percent", "f1_percent", "parameters", "epochs", "training_seconds", "version",
+    "command",
 )  # fmt: skip
 FOLDED, SEEDED = ("mr", "subj", "cr"), ("trec", "sst2")
 LOGITS = ["--loss.kind=cross-entropy"]
@@ -128,7 +129,9 @@ def append(row: dict[str, Any]) -> None:
 def _run(arguments: tuple[Job, str, str]) -> dict[str, Any]:
     started = time.perf_counter()
     row = run(*arguments)
-    print(f"{' '.join(arguments[0].key)}: {row['accuracy_percent']} % ({time.perf_counter() - started:.0f} s)", flush=True)
+    print(
+        f"{' '.join(arguments[0].key)}: {row['accuracy_percent']} % ({time.perf_counter() - started:.0f} s)", flush=True
+    )
     return row
 
 

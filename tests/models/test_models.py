@@ -39,7 +39,7 @@ def test_cnn_small_has_the_parameters_of_capsnet_small(shape, classes):
     assert abs(count("cnn-small", shape, classes) / count("capsnet-small", shape, classes) - 1) < 0.05
 
 
-@pytest.mark.parametrize("name", list_models())
+@pytest.mark.parametrize("name", list_models("images"))
 @pytest.mark.parametrize(
     ("shape", "classes"), [((1, 28, 28), 10), ((3, 32, 32), 4), ((2, 17, 23), 3), ((1, 8, 40), 2), ((1, 1, 1), 2)]
 )

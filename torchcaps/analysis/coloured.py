@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rich.style import Style
 from rich.text import Text
 
-from torchcaps.analysis.words import DecidingWords, top_ngrams
+from torchcaps.analysis.words import By, DecidingWords, top_ngrams
 
 FOR, AGAINST = (46, 160, 67), (218, 54, 51)
 
@@ -34,7 +34,13 @@ def terminal_text(words: DecidingWords) -> Text:
     return line
 
 
-def page(found: Sequence[DecidingWords], title: str) -> str:
+MEANING = {
+    "couplings": "A class capsule's length is shared out along the couplings among n-grams, and then among words.",
+    "leaving-out": "The stronger the colour, the more would the class capsule's length change without the word.",
+}
+
+
+def page(found: Sequence[DecidingWords], title: str, by: By = "couplings") -> str:
     """A complete HTML page, without scripts and without anything from elsewhere."""
     texts = "\n".join(_article(words) for words in found)
     return f"""<!doctype html>
@@ -50,8 +56,7 @@ def page(found: Sequence[DecidingWords], title: str) -> str:
 <h1>{html.escape(title)}</h1>
 <p class="key"><span class="word" style="--s:100%" data-side="for">speaks for</span>
 <span class="word" style="--s:100%" data-side="against">speaks against</span>
-the class; <i>unknown words</i> are in italics. A class capsule's length is shared out along the couplings among
-n-grams, and their parts among words.</p>
+the class; <i>unknown words</i> are in italics. {MEANING[by]}</p>
 {texts}
 </main>
 </body>

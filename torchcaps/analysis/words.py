@@ -1,26 +1,43 @@
-"""Which words decide: a class capsule's length, traced back along the couplings to n-grams and words."""
+"""Which words decide: a class capsule's length, traced back along the couplings to n-grams and words.
+
+The couplings say who takes part in a class. A word that changes which parents its neighbours agree on decides through
+them, and gets little itself: leaving words out, one by one, says what would be different without them.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from torchcaps.capsules import Capsules
+from torchcaps.data.text.sources import MOST_NUMBERS
 from torchcaps.data.text.tokens import tokenize
+from torchcaps.data.text.vocabulary import UNKNOWN
 from torchcaps.models.text import CapsuleBranch, TextCapsNet
 from torchcaps.training.runs import RunError, TextSpec, load_model
 
+By = Literal["couplings", "leaving-out"]
+
 
 class NGrams(NamedTuple):
-    """What the n-grams of a branch give to a class: ``relevance[q]`` for the ``size`` words from ``q · stride`` on."""
+    """What the n-grams of a branch give to a class.
 
-    size: int
+    Attributes:
+        stride: the n-gram q begins with the word ``q · stride``.
+        by_word: the part of each of its words ``[Q, n]``.
+    """
+
     stride: int
-    relevance: Tensor
+    by_word: Tensor
+
+    @property
+    def relevance(self) -> Tensor:
+        """Of whole n-grams ``[Q]``."""
+        return self.by_word.sum(dim=1)
 
 
 class DecidingWords(NamedTuple):
@@ -32,9 +49,9 @@ class DecidingWords(NamedTuple):
         known: which of them are in its vocabulary.
         label: the class.
         score: the length of its capsule.
-        relevance: of each word ``[L]``. The sum is the score, less what a text shorter than the windows gives to the
-            positions after its end.
-        ngrams: the same before it is shared out among words, a branch each.
+        relevance: of each word ``[L]``. By couplings the sum is the score, less what a text shorter than the windows
+            gives to the positions after its end; by leaving out it is what the score would lose.
+        ngrams: the same by n-grams, a branch each.
     """
 
     text: str
@@ -56,7 +73,8 @@ def ngram_relevance(model: TextCapsNet, numbers: Tensor, chosen: int) -> tuple[N
 
     of its length; a share can be negative. A class's length is shared out among the convolutional capsules of all
     branches, what each of these has got among its n-grams: nothing is lost on the way. A mean of branches shares out
-    the length of the mean pose by the projections of the branches' poses on it.
+    the length of the mean pose by the projections of the branches' poses on it. An n-gram's part is shared out among
+    its words by how much each of them moves the n-gram's capsules along their poses, either way.
 
     Args:
         model: in evaluation mode.
@@ -69,18 +87,19 @@ def ngram_relevance(model: TextCapsNet, numbers: Tensor, chosen: int) -> tuple[N
     with torch.inference_mode():
         towards = model(numbers).capsules.pose[0, chosen]
         towards = towards / towards.norm().clamp_min(torch.finfo(towards.dtype).tiny)
-        vectors, mask = model.words(numbers, model.shortest)
+        vectors, mask = model.embedded(numbers)
         found = []
         for branch in model.branches:
             assert isinstance(branch, CapsuleBranch)
-            relevance = _of_branch(branch, vectors, mask, chosen, towards) / len(model.branches)
-            found.append(NGrams(branch.ngram, branch.stride, relevance))
+            ngrams = branch.primary_capsules(vectors, mask)
+            given = _of_branch(branch, ngrams, chosen, towards) / len(model.branches)  # [Q, T]
+            by_word = (given[:, None] * _shares_of_words(branch, vectors[0], ngrams.pose[0])).sum(dim=2)
+            found.append(NGrams(branch.stride, by_word))
     return tuple(found)
 
 
-def _of_branch(branch: CapsuleBranch, vectors: Tensor, mask: Tensor, chosen: int, towards: Tensor) -> Tensor:
-    """What each n-gram gives to the projection of the branch's class pose ``[L − n + 1]``."""
-    ngrams = branch.primary_capsules(vectors, mask)
+def _of_branch(branch: CapsuleBranch, ngrams: Capsules, chosen: int, towards: Tensor) -> Tensor:
+    """What each capsule of the n-grams gives to the projection of the branch's class pose ``[Q, T]``."""
     parents: Capsules = branch.windows(ngrams)
     routed = branch.class_capsules.route(parents)
     positions, types = parents.activation.shape[1:]
@@ -91,10 +110,25 @@ def _of_branch(branch: CapsuleBranch, vectors: Tensor, mask: Tensor, chosen: int
 
     votes = branch.windows.votes(ngrams)[0]  # [P, W, T, J, D]
     below = branch.windows.route(ngrams).coupling[0] * torch.einsum("pwtjd,pjd->pwtj", votes, parents.pose[0])
-    passed = (_shares(below, (1, 2)) * got[:, None, None]).sum(dim=(2, 3))  # [P, W]
-    relevance = passed.new_zeros(ngrams.activation.shape[1])
+    passed = (_shares(below, (1, 2)) * got[:, None, None]).sum(dim=3)  # [P, W, T]
     places = torch.arange(len(passed))[:, None] + torch.arange(passed.shape[1])
-    return relevance.index_add(0, places.flatten(), passed.flatten())
+    return passed.new_zeros(ngrams.activation.shape[1:]).index_add(0, places.flatten(), passed.flatten(0, 1))
+
+
+def _shares_of_words(branch: CapsuleBranch, vectors: Tensor, poses: Tensor) -> Tensor:
+    """How much each word of an n-gram has to do with each of its capsules ``[Q, n, T]``, from 0 to 1.
+
+    Before it is squashed, a pose is Σ_k M (gate ⊙ W_k x_k) and biases, with the words x_k of the n-gram and the gates
+    that ReLU leaves open: a sum over the words, whose terms are projected on the pose.
+    """
+    windows = vectors.unfold(1, branch.ngram, branch.stride)  # [V, Q, n]
+    terms = torch.einsum("fvn,vqn->qnf", branch.ngrams.weight, windows)
+    gates = (branch.ngrams(vectors).T > 0).to(terms.dtype)  # [Q, F]
+    matrix = torch.unflatten(branch.primary.conv.weight[:, :, 0], 0, poses.shape[1:])  # [T, d, F]
+    along = torch.einsum("qtd,tdf->qtf", poses, matrix)
+    weight = torch.einsum("qnf,qf,qtf->qnt", terms, gates, along).abs()
+    total = weight.sum(dim=1, keepdim=True)
+    return torch.where(total > 0, weight / torch.where(total > 0, total, 1), 1 / branch.ngram)
 
 
 def _shares(given: Tensor, dims: tuple[int, ...]) -> Tensor:
@@ -104,16 +138,27 @@ def _shares(given: Tensor, dims: tuple[int, ...]) -> Tensor:
 
 
 def word_relevance(ngrams: Sequence[NGrams], words: int) -> Tensor:
-    """N-grams shared out equally among their words ``[words]``; what falls behind the last word is left out."""
+    """What all n-grams give to each word ``[words]``; what falls behind the last word is left out."""
     relevance = torch.zeros(words)
-    for size, stride, given in ngrams:
-        for at, value in enumerate((given / size).tolist()):
-            relevance[at * stride : at * stride + size] += value
+    for stride, by_word in ngrams:
+        for at, parts in enumerate(by_word.float()):
+            here = relevance[at * stride : at * stride + len(parts)]
+            here += parts[: len(here)]
     return relevance
 
 
+def relevance_by_leaving_out(model: TextCapsNet, numbers: Tensor, chosen: int) -> Tensor:
+    """How much the class's score falls if a word is an unknown one, for each word of a text ``[1, L]`` → ``[L]``."""
+    length = numbers.shape[1]
+    without = numbers.expand(length, -1).masked_fill(torch.eye(length, dtype=torch.bool), UNKNOWN)
+    with torch.inference_mode():
+        scores = [model(part).scores[:, chosen] for part in torch.split(without, max(1, MOST_NUMBERS // length))]
+        whole: Tensor = model(numbers).scores[0, chosen]
+    return whole - torch.cat(scores)
+
+
 def deciding_words(
-    run: str | os.PathLike[str], texts: Sequence[str], of_class: str | None = None
+    run: str | os.PathLike[str], texts: Sequence[str], of_class: str | None = None, by: By = "couplings"
 ) -> list[DecidingWords]:
     """Which words decide about texts, by a run folder or a weights file of text capsules.
 
@@ -121,6 +166,7 @@ def deciding_words(
         run: the trained model.
         texts: one or several.
         of_class: a class; not given: for each text the one that is found.
+        by: trace the ``couplings``, or measure by ``leaving-out`` one word after the other.
     """
     model, spec = load_model(run)
     if not isinstance(spec, TextSpec) or not isinstance(model, TextCapsNet) or spec.vocabulary is None:
@@ -136,17 +182,21 @@ def deciding_words(
         chosen = int(scores.argmax()) if of_class is None else spec.class_names.index(of_class)
         ngrams = ngram_relevance(model, numbers, chosen)
         known = tuple(token in spec.vocabulary.numbers for token in tokens)
-        label, relevance = spec.class_names[chosen], word_relevance(ngrams, len(tokens))
-        found.append(DecidingWords(text, tokens, known, label, float(scores[chosen]), relevance, ngrams))
+        if by == "couplings":
+            relevance = word_relevance(ngrams, len(tokens))
+        else:
+            relevance = relevance_by_leaving_out(model, numbers, chosen)[: len(tokens)]
+        label, score = spec.class_names[chosen], float(scores[chosen])
+        found.append(DecidingWords(text, tokens, known, label, score, relevance, ngrams))
     return found
 
 
 def top_ngrams(words: DecidingWords, most: int = 5) -> list[tuple[str, float]]:
     """The n-grams of all branches that speak most for the class or against it, by falling weight."""
     found: dict[str, float] = {}
-    for size, stride, relevance in words.ngrams:
-        for at, value in enumerate(relevance.tolist()):
-            text = " ".join(words.tokens[at * stride : at * stride + size])
+    for part in words.ngrams:
+        for at, value in enumerate(part.relevance.tolist()):
+            text = " ".join(words.tokens[at * part.stride : at * part.stride + part.by_word.shape[1]])
             if text:
                 found[text] = found.get(text, 0.0) + value
     return sorted(found.items(), key=lambda pair: -abs(pair[1]))[:most]

@@ -33,6 +33,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--words", action="store_true", help="show the words that decide, coloured (text capsules)")
     parser.add_argument("--html", metavar="FILE", help="write the words that decide as a page (text capsules)")
     parser.add_argument("--class", dest="of_class", metavar="NAME", help="words for this class, not for the one found")
+    parser.add_argument(
+        "--by",
+        choices=("couplings", "leaving-out"),
+        default="couplings",
+        help="trace the couplings back to words (default), or measure what the score loses without each word",
+    )
     shape = parser.add_mutually_exclusive_group()
     shape.add_argument("--csv", action="store_true", help="print label and score of every class as CSV")
     shape.add_argument("--json", action="store_true", help="print a line of JSON for every image or text")
@@ -52,7 +58,7 @@ def _run(arguments: argparse.Namespace) -> int:
         if arguments.words or arguments.html:
             from torchcaps.commands.words import show_words
 
-            return show_words(arguments.run, texts, arguments.of_class, arguments.words, arguments.html)
+            return show_words(arguments.run, texts, arguments.of_class, arguments.by, arguments.words, arguments.html)
         if arguments.of_class is not None:
             raise CommandError("--class goes with --words or --html: the words that speak for that class.")
         _print(arguments, predict_texts(arguments.run, texts), "text", spec.multi_label)

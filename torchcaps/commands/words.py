@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torchcaps.analysis.words import By
 
 
-def show_words(run: str, texts: Sequence[str], of_class: str | None, terminal: bool, page_file: str | None) -> int:
+def show_words(
+    run: str, texts: Sequence[str], of_class: str | None, by: By, terminal: bool, page_file: str | None
+) -> int:
     """Print them coloured, write a page, or both."""
     from rich.console import Console
 
@@ -14,12 +20,12 @@ def show_words(run: str, texts: Sequence[str], of_class: str | None, terminal: b
     from torchcaps.analysis.words import deciding_words
     from torchcaps.training.runs import write_text
 
-    found = deciding_words(run, texts, of_class)
+    found = deciding_words(run, texts, of_class, by)
     console = Console(highlight=False)
     if terminal:
         for words in found:
             console.print(terminal_text(words), soft_wrap=True)
     if page_file:
-        write_text(Path(page_file), page(found, "Which words decide"))
+        write_text(Path(page_file), page(found, "Which words decide", by))
         console.print(f"Page: {page_file}", soft_wrap=True)
     return 0

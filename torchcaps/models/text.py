@@ -164,9 +164,10 @@ class CapsuleBranch(nn.Module):
             maps = self.primary.conv(features)
             self.primary.conv.weight.div_(maps.std() * self.primary.dim**0.5)  # poses of length 1 before squashing
             ngrams = self.primary_capsules(vectors, mask)
-            for layer, children in ((self.windows, lambda: ngrams), (self.class_capsules, lambda: self.windows(ngrams))):
-                layer.reset_parameters()
-                _scale(layer, children(), ALIVE)
+            self.windows.reset_parameters()
+            _scale(self.windows, ngrams, ALIVE)
+            self.class_capsules.reset_parameters()
+            _scale(self.class_capsules, self.windows(ngrams), ALIVE)
 
     def forward(self, vectors: Tensor, mask: Tensor) -> Capsules:
         """The class capsules."""
@@ -285,8 +286,8 @@ class TextCapsNet(nn.Module):
             branch.reset_parameters(vectors, mask)
         self.train(training)
 
-    def class_capsules(self, numbers: Tensor) -> list[Capsules]:
-        """Those of every branch, the noise class among them as the last."""
+    def embedded(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
+        """What the branches see: vectors ``[B, dim, L']`` and mask ``[B, L']``."""
         if self.length is not None:
             if numbers.shape[1] > self.length:
                 raise ValueError(
@@ -295,6 +296,11 @@ class TextCapsNet(nn.Module):
                 )
             numbers = F.pad(numbers, (0, self.length - numbers.shape[1]), value=PADDING)
         vectors, mask = self.words(numbers, self.shortest)
+        return vectors, mask
+
+    def class_capsules(self, numbers: Tensor) -> list[Capsules]:
+        """Those of every branch, the noise class among them as the last."""
+        vectors, mask = self.embedded(numbers)
         return [branch(vectors, mask) for branch in self.branches]
 
     def forward(self, numbers: Tensor, target: Tensor | None = None) -> ModelOutput:

@@ -29,7 +29,8 @@ def check_model_batch(model: nn.Module, images: Tensor) -> None:
 
     In float64: torch's convolutions round differently for other batch sizes, and EM routing magnifies that.
     """
-    exact, images = copy.deepcopy(model).double().eval(), images.double()
+    exact = copy.deepcopy(model).double().eval()
+    images = images.double() if images.is_floating_point() else images
     together = _tensors(exact(images))
     for i in range(len(images)):
         alone = _tensors(exact(images[i : i + 1]))
@@ -37,7 +38,7 @@ def check_model_batch(model: nn.Module, images: Tensor) -> None:
 
 
 def check_model_zero(model: nn.Module, images: Tensor) -> None:
-    """A black image through zero biases gives finite outputs and gradients."""
+    """A black image, or a text of padding only, through zero biases gives finite outputs and gradients."""
     dark = copy.deepcopy(model).train()
     with torch.no_grad():
         for name, parameter in dark.named_parameters():
@@ -86,6 +87,19 @@ def check_model_export(model: nn.Module, images: Tensor) -> None:
     _same(_tensors(program.module()(images)), _tensors(model(images)), "torch.export changed the result")
 
 
+def check_text_padding(model: nn.Module, numbers: Tensor) -> None:
+    """A text's output is the same alone, with padding after it, and beside longer texts."""
+    model.eval()
+    for length in range(1, numbers.shape[1] + 1):
+        text = numbers[:1, :length]
+        alone = _tensors(model(text))
+        longer = torch.cat([text, text.new_zeros(1, 12)], dim=1)
+        beside = torch.cat([longer, longer.clamp_min(1).flip(1)])
+        for shown in (longer, beside):
+            padded = [tensor[:1] for tensor in _tensors(model(shown))]
+            _same(padded, alone, f"a text of {length} words differs with padding after it")
+
+
 MODEL_CHECKS = {
     "batch": check_model_batch,
     "zero": check_model_zero,
@@ -96,15 +110,26 @@ MODEL_CHECKS = {
 }
 
 
-def assert_model(model: nn.Module, image_shape: tuple[int, int, int], *, batch: int = 3, seed: int = 0) -> None:
+TEXT_CHECKS = {**MODEL_CHECKS, "padding": check_text_padding}
+
+
+def random_texts(words: int, batch: int = 3, length: int = 11, seed: int = 0) -> Tensor:
+    """Numbers of words ``[B, L]``; every text but the first is shorter than the one before, with padding at its end."""
+    numbers = torch.randint(1, words, (batch, length), generator=torch.Generator().manual_seed(seed))
+    ends = (length - 2 * torch.arange(batch)).clamp_min(1)
+    return numbers.masked_fill(torch.arange(length) >= ends[:, None], 0)
+
+
+def assert_model(model: nn.Module, input_shape: tuple[int, ...], *, batch: int = 3, seed: int = 0) -> None:
     """Check everything that must hold for a model; raise AssertionError with the property that does not.
 
     Args:
-        model: ``model(images)`` → :class:`~torchcaps.models.ModelOutput`.
-        image_shape: channels, height, width.
-        batch: number of random images.
-        seed: of the images.
+        model: ``model(inputs)`` → :class:`~torchcaps.models.ModelOutput`.
+        input_shape: channels, height and width of images, or for text the number of words and their vectors' size.
+        batch: number of random images or texts.
+        seed: of them.
     """
-    images = torch.rand(batch, *image_shape, generator=torch.Generator().manual_seed(seed))
-    for check in MODEL_CHECKS.values():
-        check(copy.deepcopy(model), images)
+    text = len(input_shape) == 2
+    images = torch.rand(batch, *input_shape, generator=torch.Generator().manual_seed(seed))
+    for check in (TEXT_CHECKS if text else MODEL_CHECKS).values():
+        check(copy.deepcopy(model), random_texts(input_shape[0], batch, seed=seed) if text else images)
