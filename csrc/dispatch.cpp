@@ -11,6 +11,10 @@
                                                            const T*, T*);                                               \
   extern "C" void torchcaps_parameters_##suffix##_##variant(const Problem*, int64_t, int, int, const T*, const T*,      \
                                                             const T*, const T*, const T*, T*, T*, T*);          \
+  extern "C" int torchcaps_small_##suffix##_##variant(const Problem*);                                                  \
+  extern "C" void torchcaps_small_gradients_##suffix##_##variant(const Problem*, const Plan*, int, const T*, const T*,  \
+                                                                 const T*, const T*, const T*, const T*, const T*, T*,  \
+                                                                 T*, T*, T*);                                           \
   extern "C" void torchcaps_em_moments_##suffix##_##variant(const Grid*, const void*);                                  \
   extern "C" void torchcaps_em_gradients_##suffix##_##variant(const Grid*, const void*);
 #define DECLARE_BOTH(variant) DECLARE(float, f32, variant) DECLARE(double, f64, variant)
@@ -67,6 +71,12 @@ Variant variant = best();
                                                 const T* u, const T* W, const T* V, const T* G, const T* w, T* du,      \
                                                 T* dW, T* dw) {                                                         \
     CHOOSE(parameters_##suffix, p, iterations, first_even, through, u, W, V, G, w, du, dW, dw)                          \
+  }                                                                                                                     \
+  extern "C" int torchcaps_small_##suffix(const Problem* p) { CHOOSE(small_##suffix, p) }                               \
+  extern "C" void torchcaps_small_gradients_##suffix(const Problem* p, const Plan* plan, int last_only, const T* u,     \
+                                                     const T* W, const T* w, const T* bias, const T* alphas,            \
+                                                     const T* sums, const T* grad, T* du, T* dW, T* dw, T* dbias) {     \
+    CHOOSE(small_gradients_##suffix, p, plan, last_only, u, W, w, bias, alphas, sums, grad, du, dW, dw, dbias)          \
   }                                                                                                                     \
   extern "C" void torchcaps_em_moments_##suffix(const Grid* g, const void* call) {                                      \
     CHOOSE(em_moments_##suffix, g, call)                                                                                \

@@ -3,6 +3,7 @@
 
 #include "few_images.h"
 #include "routing_passes.h"
+#include "small_problems.h"
 #include "steps.h"
 
 namespace {
@@ -13,6 +14,7 @@ void route(const Problem& p, const Plan& plan, const T* u, const T* W, const T* 
            T* sums) {
   const Steps<T> steps{p, plan, bias, alphas};
   const int64_t all = p.B * p.J * p.D;
+  if (small<T>(p)) return route_small<T, S>(p, steps, u, W, w, pose, sums);
   if (few<T>(p)) {
     route_few<T, S>(p, steps, u, W, w, sums);
   } else {

@@ -56,44 +56,44 @@ inline __attribute__((always_inline)) void make_vote(const S& size, const Vec<T>
     for (int g = 0; g < GROUPS; ++g) products[n][g] = dots[n][g];
 }
 
-// Its products with something of the parent's, Σ_k vote_k x_k: [GROUPS].
-template <typename T, typename S>
+// Its products with something of the parent's, Σ_k vote_k x_k: [G].
+template <typename T, int G = GROUPS, typename S>
 inline __attribute__((always_inline)) void dot(const S& size, const Vec<T>* vote, const Vec<T>* x, Vec<T>* out) {
-  Vec<T> even[GROUPS] = {}, odd[GROUPS] = {};  // two chains, so that one addition need not wait for the last
+  Vec<T> even[G] = {}, odd[G] = {};  // two chains, so that one addition need not wait for the last
   int64_t k = 0;
   for (; k + 2 <= size.D(); k += 2)
-    for (int g = 0; g < GROUPS; ++g) {
-      even[g] += vote[k * GROUPS + g] * x[k * GROUPS + g];
-      odd[g] += vote[(k + 1) * GROUPS + g] * x[(k + 1) * GROUPS + g];
+    for (int g = 0; g < G; ++g) {
+      even[g] += vote[k * G + g] * x[k * G + g];
+      odd[g] += vote[(k + 1) * G + g] * x[(k + 1) * G + g];
     }
   if (k < size.D())
-    for (int g = 0; g < GROUPS; ++g) even[g] += vote[k * GROUPS + g] * x[k * GROUPS + g];
-  for (int g = 0; g < GROUPS; ++g) out[g] = even[g] + odd[g];
+    for (int g = 0; g < G; ++g) even[g] += vote[k * G + g] * x[k * G + g];
+  for (int g = 0; g < G; ++g) out[g] = even[g] + odd[g];
 }
 
 // sum_k += c · vote_k for the numbers of one parent.
-template <typename T, typename S>
+template <typename T, int G = GROUPS, typename S>
 inline __attribute__((always_inline)) void add_scaled(const S& size, const Vec<T>* c, const Vec<T>* vote, Vec<T>* sum) {
-  Vec<T> scale[GROUPS];  // a copy, which stays in registers: for all the compiler knows, `sum` could overwrite c
-  for (int g = 0; g < GROUPS; ++g) scale[g] = c[g];
+  Vec<T> scale[G];  // a copy, which stays in registers: for all the compiler knows, `sum` could overwrite c
+  for (int g = 0; g < G; ++g) scale[g] = c[g];
   for (int64_t k = 0; k < size.D(); ++k)
-    for (int g = 0; g < GROUPS; ++g) sum[k * GROUPS + g] += scale[g] * vote[k * GROUPS + g];
+    for (int g = 0; g < G; ++g) sum[k * G + g] += scale[g] * vote[k * G + g];
 }
 
-// Softmax over the parents in place: b [J][GROUPS] → p. A leaky one has another logit 0, which is dropped.
-template <typename T>
+// Softmax over the parents in place: b [J][G] → p. A leaky one has another logit 0, which is dropped.
+template <typename T, int G = GROUPS>
 inline void softmax(Vec<T>* b, int64_t J, bool leaky) {
-  for (int g = 0; g < GROUPS; ++g) {
+  for (int g = 0; g < G; ++g) {
     Vec<T> top = leaky ? Vec<T>{} : b[g];
-    for (int64_t j = 0; j < J; ++j) top = larger<T>(top, b[j * GROUPS + g]);
+    for (int64_t j = 0; j < J; ++j) top = larger<T>(top, b[j * G + g]);
     Vec<T> total = leaky ? exponential(-top) : Vec<T>{};
     for (int64_t j = 0; j < J; ++j) {
-      Vec<T> e = exponential(b[j * GROUPS + g] - top);
-      b[j * GROUPS + g] = e;
+      Vec<T> e = exponential(b[j * G + g] - top);
+      b[j * G + g] = e;
       total += e;
     }
     Vec<T> scale = T(1) / total;
-    for (int64_t j = 0; j < J; ++j) b[j * GROUPS + g] *= scale;
+    for (int64_t j = 0; j < J; ++j) b[j * G + g] *= scale;
   }
 }
 
@@ -243,11 +243,11 @@ void sum_pass(const Problem& p, const T* u, const T* W, const T* V, const T* w, 
 }
 
 // The gradient of the logits: x_ij = w_i û_ij·G_j → db_ij = p_ij (x_ij − Σ_k p_ik x_ik), in place of x.
-template <typename T>
+template <typename T, int G = GROUPS>
 inline Vec<T> softmax_gradient(const Vec<T>* share, Vec<T>* x, int64_t J, int g) {
   Vec<T> mean = Vec<T>{};
-  for (int64_t j = 0; j < J; ++j) mean += share[j * GROUPS + g] * x[j * GROUPS + g];
-  for (int64_t j = 0; j < J; ++j) x[j * GROUPS + g] = share[j * GROUPS + g] * (x[j * GROUPS + g] - mean);
+  for (int64_t j = 0; j < J; ++j) mean += share[j * G + g] * x[j * G + g];
+  for (int64_t j = 0; j < J; ++j) x[j * G + g] = share[j * G + g] * (x[j * G + g] - mean);
   return mean;
 }
 

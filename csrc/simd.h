@@ -116,23 +116,23 @@ class Scratch {
   Vec<T>* data_;
 };
 
-// x[image][row][n] of one block of images → out[n][lane]; images past the end become zeros.
-template <typename T>
+// x[image][row][n] of one block of images, G vectors wide → out[n][lane]; images past the end become zeros.
+template <typename T, int G = GROUPS>
 void pack(const T* x, int64_t image_stride, int64_t first, int64_t count, int64_t n, Vec<T>* out) {
   T* lanes = reinterpret_cast<T*>(out);
-  constexpr int L = LANES<T>;
+  constexpr int L = Simd<T>::width * G;
   int64_t k0 = 0;
 #ifdef HAVE_TRANSPOSE
   constexpr int w = Simd<T>::width;
   if (count == L) {
     const int64_t whole = n / w * w;
-    for (int g = 0; g < GROUPS; ++g)
+    for (int g = 0; g < G; ++g)
       for (k0 = 0; k0 < whole; k0 += w) {
         Vec<T> rows[w];
         for (int lane = 0; lane < w; ++lane)
           rows[lane] = *reinterpret_cast<const typename Simd<T>::unaligned*>(x + (first + g * w + lane) * image_stride + k0);
         transpose<T, w / 2>(rows);
-        for (int k = 0; k < w; ++k) out[(k0 + k) * GROUPS + g] = rows[k];
+        for (int k = 0; k < w; ++k) out[(k0 + k) * G + g] = rows[k];
       }
   }
 #endif
@@ -143,17 +143,18 @@ void pack(const T* x, int64_t image_stride, int64_t first, int64_t count, int64_
   }
 }
 
-template <typename T>
+template <typename T, int G = GROUPS>
 void unpack(const Vec<T>* in, T* x, int64_t image_stride, int64_t first, int64_t count, int64_t n) {
   const T* lanes = reinterpret_cast<const T*>(in);
+  constexpr int L = Simd<T>::width * G;
   int64_t k0 = 0;
 #ifdef HAVE_TRANSPOSE
   constexpr int w = Simd<T>::width;
-  if (count == LANES<T>)
+  if (count == L)
     for (; k0 + w <= n; k0 += w)
-      for (int g = 0; g < GROUPS; ++g) {
+      for (int g = 0; g < G; ++g) {
         Vec<T> rows[w];
-        for (int k = 0; k < w; ++k) rows[k] = in[(k0 + k) * GROUPS + g];
+        for (int k = 0; k < w; ++k) rows[k] = in[(k0 + k) * G + g];
         transpose<T, w / 2>(rows);
         for (int lane = 0; lane < w; ++lane)
           *reinterpret_cast<typename Simd<T>::unaligned*>(x + (first + g * w + lane) * image_stride + k0) = rows[lane];
@@ -161,7 +162,7 @@ void unpack(const Vec<T>* in, T* x, int64_t image_stride, int64_t first, int64_t
 #endif
   for (int lane = 0; lane < count; ++lane) {
     T* target = x + (first + lane) * image_stride;
-    for (int64_t k = k0; k < n; ++k) target[k] = lanes[k * LANES<T> + lane];
+    for (int64_t k = k0; k < n; ++k) target[k] = lanes[k * L + lane];
   }
 }
 

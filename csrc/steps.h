@@ -29,6 +29,17 @@ inline T squash_factor(T n, int kind) {
   }
 }
 
+// Its derivative f'(n), for n > 0.
+template <typename T>
+inline T squash_slope(T n, int kind) {
+  const T a = kind == HALF ? T(0.5) : T(1), b = a + n * n;
+  switch (kind) {
+    case EXPONENTIAL: return (std::exp(-n) + std::expm1(-n) / n) / n;
+    case UNIT: return -1 / (n * n);
+    default: return (a - n * n) / (b * b);
+  }
+}
+
 // Dynamic routing without alphas, optimised routing with one per iteration; bias [J, D] or null.
 template <typename T>
 struct Steps {

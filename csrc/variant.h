@@ -3,6 +3,7 @@
 #include "em_moments.h"
 #include "forward.h"
 #include "routing_gradients.h"
+#include "small_gradients.h"
 
 // Calls a pass with the pose sizes known to the compiler if they are common ones.
 #define WITH_SHAPE(pass, T, ...)                                                        \
@@ -29,6 +30,13 @@
                                                const T* u, const T* W, const T* V, const T* G, const T* w, T* du,       \
                                                T* dW, T* dw) {                                                          \
     WITH_SHAPE(parameter_pass, T, iterations, first_even, through, u, W, V, G, w, du, dW, dw);                                  \
+  }                                                                                                                     \
+  extern "C" int VARIANT(small_##suffix)(const Problem* p) { return small<T>(*p); }                                     \
+  extern "C" void VARIANT(small_gradients_##suffix)(const Problem* p, const Plan* plan, int last_only, const T* u,      \
+                                                    const T* W, const T* w, const T* bias, const T* alphas,             \
+                                                    const T* sums, const T* grad, T* du, T* dW, T* dw, T* dbias) {      \
+    const SmallGradientsCall<T> call{u, W, w, sums, grad, last_only != 0, du, dW, dw, dbias};                           \
+    WITH_SHAPE(small_gradients, T, *plan, bias, alphas, call);                                                          \
   }
 
 // The same for EM routing: 4×4 poses are the common ones.

@@ -11,6 +11,7 @@
 #include "em_moments.h"
 #include "forward.h"
 #include "routing_gradients.h"
+#include "small_gradients.h"
 
 template <typename T>
 std::vector<T> some(int64_t n) {
@@ -45,6 +46,21 @@ void run(Problem p) {
       route<T, S>(p, plan, u.data(), W.data(), weight, kind % 2 ? bias.data() : nullptr, nullptr, pose.data(), sums.data());
     }
     route<T, S>(p, Plan{r, UNIT, 0}, u.data(), W.data(), weight, nullptr, alphas.data(), pose.data(), sums.data());
+    for (int kind = SABOUR; kind <= UNIT + 1; ++kind) {  // the last: optimised routing
+      if (!small<T>(p)) continue;
+      const bool optimised = kind > UNIT;
+      const int64_t iterations = kind % r + 1;
+      std::vector<T> alone(iterations * p.B * JD), dbias(JD);
+      const Plan plan{iterations, optimised ? UNIT : kind, kind % 2};
+      const T *b = kind % 2 ? bias.data() : nullptr, *a = optimised ? alphas.data() : nullptr;
+      route<T, S>(p, plan, u.data(), W.data(), weight, b, a, pose.data(), alone.data());
+      for (bool last : {false, true}) {
+        SmallGradientsCall<T> call{u.data(),  W.data(),  weight,    alone.data(),                  pose.data(),
+                                   last,      du.data(), dW.data(), weight ? dw.data() : nullptr, b ? dbias.data() : nullptr};
+        small_gradients<T, S>(p, plan, b, a, call);
+        require_finite(du, "du"), require_finite(dW, "dW"), require_finite(dw, "dw"), require_finite(dbias, "dbias");
+      }
+    }
   }
   require_finite(s, "s"), require_finite(pose, "pose"), require_finite(sums, "sums"), require_finite(c, "coupling"), require_finite(du, "du"), require_finite(dW, "dW");
 }

@@ -65,16 +65,16 @@ def test_the_kernel_is_there_or_says_why():
     assert routed_path().startswith("kernel" if HAS_KERNEL else "torch")
 
 
-def case(batch, shared, options, dtype=torch.float64, children=SIZES["I"], seed=0):
+def case(batch, shared, options, dtype=torch.float64, children=SIZES["I"], seed=0, sizes=None):
     generator = torch.Generator().manual_seed(seed)
-    parents, inner, size = SIZES["J"], SIZES["d"], SIZES["D"]
+    parents, inner, size = sizes or (SIZES["J"], SIZES["d"], SIZES["D"])
 
-    def randn(*shape):
-        return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype).requires_grad_()
+    def randn(*shape, scale=1.0):
+        return (scale * torch.randn(*shape, generator=generator, dtype=torch.float64)).to(dtype).requires_grad_()
 
     leaves = {
         "poses": randn(batch, children, inner),
-        "weight": randn(*(() if shared else (children,)), parents, inner, size),
+        "weight": randn(*(() if shared else (children,)), parents, inner, size, scale=inner**-0.5 if sizes else 1.0),
         "bias": randn(parents, size),
         "activation": torch.rand(batch, children, generator=generator, dtype=torch.float64).to(dtype).requires_grad_(),
     }
@@ -101,13 +101,10 @@ def gradients(pose, activation, leaves, weights):
     return torch.autograd.grad(loss, list(leaves.values()), allow_unused=True, materialize_grads=True)
 
 
-@pytest.mark.parametrize("shared", [False, True], ids=["own", "shared"])
-@pytest.mark.parametrize("option", OPTIONS)
-@pytest.mark.parametrize("batch", BATCHES)
-def test_equals_votes_and_routing(path, batch, option, shared):
+def assert_equals_reference(batch, shared, option, **sizes):
     for dtype, tolerance in ((torch.float64, 1e-10), (torch.float32, 2e-4)):
-        leaves, options = case(batch, shared, OPTIONS[option], dtype)
-        exact_leaves, exact_options = case(batch, shared, OPTIONS[option], torch.float64)
+        leaves, options = case(batch, shared, OPTIONS[option], dtype, **sizes)
+        exact_leaves, exact_options = case(batch, shared, OPTIONS[option], torch.float64, **sizes)
         out, expected = routed_linear(leaves["poses"], leaves["weight"], **options, coupling=True), None
         expected = reference(exact_leaves, exact_options)
         weights = [torch.randn_like(expected.pose), torch.randn_like(expected.activation)]
@@ -122,6 +119,78 @@ def test_equals_votes_and_routing(path, batch, option, shared):
             scale = max(1e-3, float(e.detach().abs().max()))
             error = float((a.detach().double() - e.detach()).abs().max()) / scale
             assert error < tolerance, f"{name} differs by {error:.1e} in {dtype}"
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["own", "shared"])
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("batch", BATCHES)
+def test_equals_votes_and_routing(path, batch, option, shared):
+    assert_equals_reference(batch, shared, option)
+
+
+@pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+MANY_SMALL = {"odd": (17, 5, (3, 7, 5)), "window": (40, 48, (16, 16, 16))}
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["own", "shared"])
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("problem", MANY_SMALL)
+def test_many_images_of_a_small_problem(path, problem, option, shared):
+    batch, children, sizes = MANY_SMALL[problem]
+    if path != "torch":
+        leaves, _ = case(batch, shared, {}, torch.float32, children, sizes=sizes)
+        assert native.small(leaves["poses"], leaves["weight"])
+    assert_equals_reference(batch, shared, option, children=children, sizes=sizes)
+
+
+@pytest.mark.parametrize("path", available_variants(), indirect=True)
+@pytest.mark.parametrize("option", ["dynamic", "all", "all-last", "all-replace", "optimized-mask"])
+def test_many_images_with_too_many_votes_to_keep(path, option):
+    leaves, _ = case(33, True, {}, torch.float32, children=1300)
+    assert not native.small(leaves["poses"], leaves["weight"])
+    assert_equals_reference(33, True, option, children=1300)
+    assert_equals_reference(20, False, option, children=1300)
+
+
+@pytest.mark.skipif(not HAS_KERNEL, reason=f"the kernel is not built here: {native.load()[1]}")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_small_problems_repeat_and_do_not_see_each_other(two_threads, dtype):
+    batch, children, sizes = 75, 48, (16, 16, 16)
+    leaves, options = case(batch, False, {"bias": True, "amend": True, "leaky": True}, dtype, children, sizes=sizes)
+    assert native.small(leaves["poses"][:40], leaves["weight"])
+
+    def run(images):
+        given = {**options, "activation": leaves["activation"][images]}
+        out = routed_linear(leaves["poses"][images], leaves["weight"], **given).pose
+        return (out, *torch.autograd.grad(out.square().sum(), list(leaves.values())))
+
+    everything = run(slice(batch))
+    for a, b in zip(everything, run(slice(batch)), strict=True):
+        assert torch.equal(a, b)
+    some = run(slice(21, 61))
+    assert torch.equal(some[0], everything[0][21:61])
+    assert torch.equal(some[1][21:61], everything[1][21:61])
+    assert torch.equal(some[4][21:61], everything[4][21:61])
+
+
+@pytest.mark.parametrize("squash", ["sabour", "exponential", "half", "unit"])
+def test_absent_images_among_small_problems(path, squash):
+    leaves, _ = case(20, False, {}, torch.float32)
+    poses, present = leaves["poses"].detach().clone(), torch.ones(20, 7)
+    poses[3:6], poses[19], present[7], present[:, 2] = 0, 0, 0, 0
+    inputs = [poses.requires_grad_(), leaves["weight"], present.requires_grad_()]
+    out = routed_linear(*inputs[:2], activation=present, amend=True, squash=squash)
+    assert (out.pose[[3, 4, 5, 7, 19]] == 0).all()
+    found = torch.autograd.grad(out.pose.sum() + out.activation.sum(), inputs)
+    assert all(gradient.isfinite().all() for gradient in found)
+    assert (found[0][:, 2] == 0).all()
 
 
 @pytest.mark.skipif(not HAS_KERNEL, reason=f"the kernel is not built here: {native.load()[1]}")

@@ -47,10 +47,10 @@ def routed_linear(
     r"""Votes û_ij = u_i W_ij and their routing, as :func:`dynamic_routing` or :func:`optimized_routing` would have it.
 
     The result is that of the two steps; the votes ``[B, I, J, D]``, the logits and the couplings are never stored (for
-    fewer than eight images the votes are, being smaller than the weights). One pass over the children per iteration
-    computes vote, logit, softmax and sum; ``ops/dynamic/README.md`` derives it. A kernel serves on the CPU for float32
-    and float64, the same passes in torch serve elsewhere; :func:`routed_path` says which and why. Half precision is
-    computed in float32.
+    fewer than eight images the votes are, being smaller than the weights; for many images of a small problem those of a
+    few images at a time, in the cache). One pass over the children per iteration computes vote, logit, softmax and sum;
+    ``ops/dynamic/README.md`` derives it. A kernel serves on the CPU for float32 and float64, the same passes in torch
+    serve elsewhere; :func:`routed_path` says which and why. Half precision is computed in float32.
 
     Args:
         poses: the children's poses u.

@@ -162,7 +162,8 @@ def route(
 ) -> tuple[Tensor, Tensor]:
     """All passes of a forward pass and the steps between them: pose [B, J, D] and the sums [r, B, J, D].
 
-    For fewer than eight images the kernel stores their votes (up to 16 MB), which are smaller than the weights.
+    For fewer than eight images the kernel stores their votes (up to 16 MB), which are smaller than the weights. For
+    many images of a small problem it keeps those of a block of images in the cache; see :func:`small`.
     """
     call = _Call(poses, weight, leaky)
     bias = None if bias is None else bias.contiguous()
@@ -180,6 +181,59 @@ def route(
         call.tensor("sums", sums, *sums.shape),
     )
     return pose, sums
+
+
+def small(poses: Tensor, weight: Tensor) -> bool:
+    """Whether the kernel takes block after block of these images from start to end, with their votes in the cache.
+
+    It does so for many images of a small problem; ``ops/dynamic/README.md`` says when.
+    """
+    library, _ = load()
+    if library is None or not serves(poses, weight):
+        return False
+    problem = _Call(poses, weight, leaky=False).problem
+    return bool(getattr(library, f"torchcaps_small_{_SUFFIX[poses.dtype]}")(ctypes.byref(problem)))
+
+
+def small_gradients(
+    grad: Tensor,
+    sums: Tensor,
+    poses: Tensor,
+    weight: Tensor,
+    child_weight: Tensor | None,
+    bias: Tensor | None,
+    squash: str,
+    replace: bool,
+    leaky: bool,
+    last_only: bool,
+    alphas: Sequence[float],
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The whole backward pass where :func:`small` holds: gradients of poses, weight, child_weight and bias.
+
+    Those of a child_weight or bias that is not given are zeros.
+    """
+    call = _Call(poses, weight, leaky)
+    iterations = len(sums)
+    bias = None if bias is None else bias.contiguous()
+    table = poses.new_tensor(alphas) if alphas else None
+    dposes, dweight = torch.empty_like(call.poses), torch.empty_like(call.weight)
+    dchild, dbias = poses.new_zeros(call.batch, call.children), poses.new_zeros(call.parents, call.size)
+    call.run(
+        "small_gradients",
+        ctypes.byref(_Plan(iterations, SQUASH_KINDS.index(squash), replace)),
+        ctypes.c_int(last_only),
+        *call.inputs,
+        call.child("child_weight", child_weight),
+        call.tensor("bias", bias, call.parents, call.size),
+        call.tensor("alphas", table, iterations),
+        call.tensor("sums", sums, iterations, call.batch, call.parents, call.size),
+        call.sums("grad", grad),
+        call.tensor("dposes", dposes, *call.poses.shape),
+        call.tensor("dweight", dweight, *call.shape),
+        call.child("dchild", None if child_weight is None else dchild),
+        call.tensor("dbias", None if bias is None else dbias, call.parents, call.size),
+    )
+    return dposes, dweight, dchild, dbias
 
 
 def agreement_pass(

@@ -149,6 +149,9 @@ def routed_linear_backward_op(
     alphas: Sequence[float],
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients of poses, weight, child_weight [B, I] and bias [J, D]."""
+    if native.small(poses, weight):
+        options = (squash, replace, leaky, last_only, alphas)
+        return native.small_gradients(grad, sums, poses, weight, child_weight, bias, *options)
     with _exact(poses):
         backend, steps = passes_for(poses, weight), Steps(bias, squash, replace, alphas)
         iterations = len(sums)
