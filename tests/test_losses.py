@@ -143,3 +143,10 @@ def test_integer_flags_and_logits_are_not_mistaken():
         with pytest.raises(error, match=message):
             CapsuleLoss("cross-entropy")(logits, bad)
     CapsuleLoss("cross-entropy")(logits, torch.tensor([0, 1], dtype=torch.int32))
+
+
+def test_cross_entropy_of_flags_is_that_of_each_class_on_its_own():
+    logits, flags = torch.randn(4, 3, dtype=torch.float64), torch.rand(4, 3) < 0.5
+    probability = logits.sigmoid()
+    expected = -torch.where(flags, probability, 1 - probability).log().sum(dim=1).mean()
+    torch.testing.assert_close(CapsuleLoss("cross-entropy")(ModelOutput(logits), flags).total, expected)

@@ -239,3 +239,76 @@ def test_primary_matrix_capsules_are_channels_of_one_type_at_one_position():
 def test_errors_teach(make, message):
     with pytest.raises((ValueError, TypeError), match=message):
         make()
+
+
+def sequence(*arrangement, lengths, pose=5, seed=0):
+    """Capsules along sequences of different lengths, NaN where padding is."""
+    given = capsules(*arrangement, pose=(pose,), seed=seed)
+    mask = (torch.arange(arrangement[1]) < torch.tensor(lengths)[:, None])[..., None].expand(given.activation.shape)
+    return Capsules(given.pose.masked_fill(~mask[..., None], float("nan")), given.activation, mask)
+
+
+@pytest.mark.parametrize("routing", ["dynamic", "optimized", "kmeans", "uniform"])
+def test_windows_that_hold_padding_are_left_out_without_a_trace(routing):
+    """The same as each sequence alone, values, couplings and gradients; nothing comes from the padding."""
+    layer = CapsuleConv1d(3, 4, 3, in_pose=5, routing=routing).double()
+    together, lengths = sequence(3, 9, 3, lengths=(9, 5, 3)), (9, 5, 3)
+    routed = layer.route(together, trace=True)
+    out = layer(together)
+    assert out.mask[..., 0].sum(dim=1).tolist() == [7, 3, 1]
+    for row, length in enumerate(lengths):
+        pose = together.pose[row : row + 1, :length].clone().requires_grad_()
+        single = Capsules(pose, together.activation[row : row + 1, :length])
+        alone, count = layer(single), length - 2
+        torch.testing.assert_close(out.pose[row, :count], alone.pose[0])
+        assert not out.pose[row, count:].any()
+        torch.testing.assert_close(routed.coupling[row, :count], layer.route(single).coupling[0])
+        torch.testing.assert_close(routed.trace.pose[:, row, :count], layer.route(single, trace=True).trace.pose[:, 0])
+    layer.zero_grad()
+    layer(together).pose.square().sum().backward()
+    summed = layer.weight.grad.clone()
+    layer.zero_grad()
+    for row, length in enumerate(lengths):
+        part = Capsules(together.pose[row : row + 1, :length], together.activation[row : row + 1, :length])
+        layer(part).pose.square().sum().backward()
+    torch.testing.assert_close(summed, layer.weight.grad)
+
+
+def test_all_windows_may_be_padding():
+    layer = CapsuleConv1d(3, 4, 3, in_pose=5, routing="dynamic").double()
+    out = layer(sequence(2, 6, 3, lengths=(2, 1)))
+    assert not out.mask.any()
+    assert not out.pose.any()
+
+
+@pytest.mark.parametrize("routing", ["dynamic", "kmeans"])
+def test_weights_of_their_own_along_the_sequence(routing):
+    """With the shared weights at every position it is the shared layer; with others it is not."""
+    shared = CapsuleConv1d(3, 4, 3, 2, in_pose=5, out_pose=2, routing=routing).double()
+    own = CapsuleConv1d(3, 4, 3, 2, in_pose=5, out_pose=2, routing=routing, positions=6).double()
+    assert own.weight.shape == (6, *shared.weight.shape)
+    with torch.no_grad():
+        own.weight.copy_(shared.weight.expand_as(own.weight))
+    children = sequence(2, 10, 3, lengths=(10, 6))
+    for a, b in zip(own.route(children, trace=True), shared.route(children, trace=True), strict=True):
+        torch.testing.assert_close(a, b)
+    torch.testing.assert_close(own(children).pose, shared(children).pose)
+    filled = Capsules(children.pose.nan_to_num(), children.activation)
+    torch.testing.assert_close(own.votes(filled), shared.votes(filled))
+    with torch.no_grad():
+        own.weight[1].mul_(2)
+    changed = (own(children).pose - shared(children).pose).abs().flatten(2).sum(dim=2) > 0
+    assert changed.tolist() == [[False, True, False, False], [False, True, False, False]]
+    with pytest.raises(ValueError, match="weights for 6 positions"):
+        own(capsules(2, 16, 3, pose=(5,)))
+    with pytest.raises(ValueError, match="compete='types'"):
+        CapsuleConv1d(3, 4, 3, in_pose=5, routing="em", positions=6)
+
+
+def test_votes_are_what_the_routing_sees():
+    layer = CapsuleConv2d(3, 4, 2, in_pose=5, routing="dynamic").double()
+    children = capsules(2, 3, 4, 3, pose=(5,))
+    votes = layer.votes(children)  # [B, P, W, T, J, D]
+    assert votes.shape == (2, 6, 4, 3, 4, 5)
+    expected = layer.routing(votes.flatten(2, 3).flatten(0, 1)).pose
+    torch.testing.assert_close(layer(children).pose.flatten(0, 2), expected)
