@@ -23,6 +23,7 @@ from torchcaps.training.evaluation import evaluate, predict
 from torchcaps.training.metrics import correct
 from torchcaps.training.module import CapsuleModule, learning_rate_factor
 from torchcaps.training.recipe import OptimizerOptions
+from torchcaps.training.recipes import RecipeError
 from torchcaps.training.runs import RunError, load_model, load_weights, new_run_folder, read_run_recipe, save_weights
 
 
@@ -418,3 +419,22 @@ def test_predict_names_classes_by_falling_score(tmp_path):
     (tmp_path / "c.png").write_bytes(b"nothing")
     with pytest.raises(DataError, match=r"c\.png"):
         predict(tmp_path, [tmp_path / "c.png"])
+
+
+def test_the_best_epochs_weights_can_be_kept(tiny_recipe, tmp_path, monkeypatch):
+    """Validation accuracies are made up: the second epoch is the best, the third is as good, the fourth is not."""
+    accuracies = iter([0.5, 0.9, 0.9, 0.2])
+    original = CapsuleModule.epoch_means
+    kept = []
+
+    def made_up(self, part):
+        means = original(self, part)
+        return means | {"val_accuracy": next(accuracies)} if part == "val" else means
+
+    monkeypatch.setattr(CapsuleModule, "epoch_means", made_up)
+    monkeypatch.setattr(checkpoints, "save_weights", lambda *_: kept.append(len(kept)))
+    summary = fit.train(tiny_recipe("--epochs", "4", "--training.keep", "best"), tmp_path)
+    assert summary["kept_epoch"] == 3
+    assert len(kept) == 3, "after the first, second and third epoch"
+    with pytest.raises(RecipeError, match="needs validation"):
+        tiny_recipe("--training.keep", "best", "--data.validation", "0")

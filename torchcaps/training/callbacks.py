@@ -233,6 +233,10 @@ class EpochLog(pl.Callback):
                 f"accuracy {row['train_accuracy']:.2%}{watched}, {row['seconds']:.1f} s"
             )
 
+    def best_epoch(self) -> int:
+        """The epoch with the best validation accuracy, of equal ones the last; without validation the last."""
+        return max(range(len(self.rows)), key=lambda epoch: (self.rows[epoch].get("val_accuracy", 0.0), epoch))
+
     def state_dict(self) -> dict[str, Any]:
         """Part of a checkpoint."""
         return {"rows": self.rows, "seconds": self.seconds + time.perf_counter() - self.started}

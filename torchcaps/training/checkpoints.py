@@ -13,7 +13,7 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.plugins.io import CheckpointIO
 
-from torchcaps.training.callbacks import InverseTemperature, RunningMean, TrainingStopped
+from torchcaps.training.callbacks import EpochLog, InverseTemperature, RunningMean, TrainingStopped
 from torchcaps.training.module import CapsuleModule
 from torchcaps.training.runs import CHECKPOINT, WEIGHTS, RunError, Spec, save_weights, write_atomically
 
@@ -67,8 +67,10 @@ class Checkpoints(pl.Callback):
         spec: Spec,
         mean: RunningMean | None = None,
         temperature: InverseTemperature | None = None,
+        best_of: EpochLog | None = None,
     ) -> None:
         self.folder, self.every, self.spec, self.mean, self.temperature = folder, every, spec, mean, temperature
+        self.best_of = best_of
         self.signal: int | None = None
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
@@ -100,8 +102,9 @@ class Checkpoints(pl.Callback):
             self.save_or_stop(trainer, trainer.global_step % self.every == 0)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """Save the weights, and a checkpoint."""
-        if trainer.is_global_zero:
+        """Save the weights, if they are to be kept, and a checkpoint."""
+        kept = self.best_of is None or self.best_of.best_epoch() == trainer.current_epoch
+        if trainer.is_global_zero and kept:
             self.save_weights(module)
         self.save_or_stop(trainer, due=True)
 

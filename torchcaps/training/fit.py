@@ -136,8 +136,9 @@ def train(
             write_vocabulary(folder, source.vocabulary)
     mean = RunningMean(recipe.optimizer.ema) if recipe.optimizer.ema else None
     temperature = InverseTemperature(training.inverse_temperature) if training.inverse_temperature else None
-    checkpoints = Checkpoints(folder, training.checkpoint_every, spec, mean, temperature)
     log = EpochLog(folder, tqdm.write if bar and first else say)
+    best_of = log if training.keep == "best" else None
+    checkpoints = Checkpoints(folder, training.checkpoint_every, spec, mean, temperature, best_of)
     all_callbacks = [*_callbacks(recipe, checkpoints, log, bar and first), *callbacks]
     try:
         trainer = _trainer(recipe, folder, all_callbacks, bar and first)
@@ -259,6 +260,7 @@ def _finish(
         "model": recipe.model.name,
         "parameters": parameter_count(module.model),
         "epochs": len(log.rows),
+        **({"kept_epoch": log.best_epoch() + 1} if recipe.training.keep == "best" and log.rows else {}),
         "steps": int(last.get("step", 0)),
         **{key: last[key] for key in REPORTED if key in last},
         "training_seconds": round(training_seconds, 1),

@@ -71,6 +71,7 @@ class TrainingOptions:
     Args:
         epochs: passes over the training data.
         batch_size: images or texts per step, of all processes together.
+        keep: the weights of the last epoch, or of the one with the best validation accuracy (of equal ones the last).
         seed: decides weights, split, order and augmentation.
         devices: processes on this machine.
         nodes: machines.
@@ -83,6 +84,7 @@ class TrainingOptions:
 
     epochs: int = 30
     batch_size: int = 128
+    keep: Literal["last", "best"] = "last"
     seed: int = 0
     devices: int = 1
     nodes: int = 1

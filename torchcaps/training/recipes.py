@@ -222,5 +222,7 @@ def check_values(recipe: Recipe) -> None:
         raise RecipeError(f"optimizer.ema must be between 0 and 1, such as 0.999; got {optimizer.ema}.")
     if not 0 <= recipe.data.validation < 1:
         raise RecipeError(f"data.validation is a part of the training data, in [0, 1); got {recipe.data.validation}.")
+    if training.keep == "best" and not recipe.data.validation:
+        raise RecipeError("training.keep=best needs validation: give --data.validation 0.1, or keep the last epoch.")
     if recipe.data.shift < 0:
         raise RecipeError(f"data.shift must not be negative, got {recipe.data.shift}.")
