@@ -1,7 +1,8 @@
 """Writes the measured tables into the docs: python scripts/doc_tables.py.
 
 docs/performance.md from results/routing.csv and results/matrix_capsnet.csv, docs/models.md from results/viewpoints.csv,
-docs/training.md and a line of the README from results/training.csv. The tests compare them.
+docs/text.md from results/text.csv, docs/training.md and a line of the README from results/training.csv. The tests
+compare them.
 """
 
 from __future__ import annotations
@@ -77,8 +78,53 @@ def by_angle() -> str:
     return "\n".join(lines)
 
 
+TEXT_SETS = ("mr", "subj", "cr", "trec", "sst2")
+TEXT_MODELS = ("text-capsnet-b", "text-capsnet-a", "text-cnn", "text-cnn static", "text-lstm", "text-bilstm")
+
+
+def text_cell(experiment: str, data: str, model: str, variant: str = "", key: str = "accuracy") -> str:
+    """Mean ± deviation of the runs of one kind."""
+    wanted = {"experiment": experiment, "data": data, "model": model, "variant": variant}
+    found = [row for row in rows("text.csv") if all(row[name] == value for name, value in wanted.items())]
+    return spread([float(row[f"{key}_percent"]) for row in found]) if len(found) > 1 else "–"
+
+
+def text_comparison() -> str:
+    """Test accuracy of every model on every set."""
+    lines = ["| | " + " | ".join(TEXT_SETS) + " |", "| --- |" + " --- |" * len(TEXT_SETS)]
+    for model in TEXT_MODELS:
+        cells = [text_cell("comparison", data, model) for data in TEXT_SETS]
+        lines.append(f"| `{model.split()[0]}`{' static' * model.endswith('static')} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def text_reuters() -> str:
+    """Several labels."""
+    keys = ("exact_match", "precision", "recall", "f1")
+    lines = ["| | exact match, % | precision, % | recall, % | F1, % |", "| --- |" + " --- |" * 4]
+    for model in ("text-capsnet-b", "text-capsnet-a", "text-cnn"):
+        cells = [text_cell("reuters", "reuters8", model, key=key) for key in keys]
+        lines.append(f"| `{model}` | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def text_ablation() -> str:
+    """The stabilisers, with the runs of the comparison as those with all that are on by default."""
+    variants = [row["variant"] for row in rows("text.csv") if row["experiment"] == "ablation"]
+    lines = ["| | trec, % | mr, % |", "| --- | --- | --- |"]
+    cells = [text_cell("comparison", data, "text-capsnet-a") for data in ("trec", "mr")]
+    lines.append("| noise class, leaky softmax, coefficient amendment | " + " | ".join(cells) + " |")
+    for variant in dict.fromkeys(variants):
+        cells = [text_cell("ablation", data, "text-capsnet-a", variant) for data in ("trec", "mr")]
+        lines.append(f"| {variant} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Write all of them."""
+    put("docs/text.md", "text", text_comparison())
+    put("docs/text.md", "text-reuters", text_reuters())
+    put("docs/text.md", "text-ablation", text_ablation())
     put("docs/performance.md", "routing", bars("routing.csv"))
     put("docs/performance.md", "matrix_capsnet", bars("matrix_capsnet.csv"))
     put("docs/models.md", "viewpoints", viewpoints())

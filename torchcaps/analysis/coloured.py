@@ -75,7 +75,7 @@ def _article(words: DecidingWords) -> str:
             f"{inner if known else f'<i>{inner}</i>'}</span>"
         )
     rows = "".join(f"<tr><td>{html.escape(text)}</td><td>{value:+.4f}</td></tr>" for text, value in top_ngrams(words))
-    table = f"<table><caption>strongest n-grams</caption>{rows}</table>" if rows else ""
+    table = f"<table><caption>strongest n-grams, by couplings</caption>{rows}</table>" if rows else ""
     return (
         f"<article><h2>{html.escape(words.label)} <small>{words.score:.3f}</small></h2>"
         f"<p>{' '.join(spans) or '<i>(no word)</i>'}</p>{table}</article>"
@@ -92,6 +92,7 @@ main { max-width: 46rem; margin: 0 auto; padding: 1.5rem; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin: 0 0 .5rem; } small, .key, caption { color: var(--soft); }
 article { border-top: 1px solid var(--line); padding: 1.2rem 0; }
 article p { font-size: 1.15rem; line-height: 2; margin: 0 0 .8rem; overflow-wrap: anywhere; }
+.key .word { color: var(--ink); }
 .word { padding: .15em .3em; border-radius: .3em; }
 .word[data-side=for] { background: color-mix(in srgb, var(--for) var(--s), transparent); }
 .word[data-side=against] { background: color-mix(in srgb, var(--against) var(--s), transparent); }

@@ -341,7 +341,7 @@ def text_capsnet_a(
     leaky: bool = True,
     amend: bool = True,
     partial_sampling: float | None = None,
-    dropout: float = 0.5,
+    dropout: float = 0.4,
     length: int | None = None,
 ) -> TextCapsNet:
     """Capsule-A of Zhao et al. 2018: capsules over n-grams of one size."""
@@ -366,7 +366,7 @@ def text_capsnet_b(
     leaky: bool = True,
     amend: bool = True,
     partial_sampling: float | None = None,
-    dropout: float = 0.5,
+    dropout: float = 0.4,
     length: int | None = None,
 ) -> TextCapsNet:
     """Capsule-B of Zhao et al. 2018: the mean of several Capsule-A, each with n-grams of another size."""
