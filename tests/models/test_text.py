@@ -37,10 +37,10 @@ def test_the_parameters_are_those_of_the_papers_sizes():
     assert count("text-bilstm") == 2 * (4 * 128 * (dim + 128 + 2)) + 256 * 6 + 6
 
 
-@pytest.mark.parametrize("stride", [1, 2])
-def test_capsule_a_is_the_papers_four_layers_window_by_window(stride):
+@pytest.mark.parametrize(("stride", "kind"), [(1, "sabour"), (2, "sabour"), (1, "exponential")])
+def test_capsule_a_is_the_papers_four_layers_window_by_window(stride, kind):
     """Written out for one text in plain loops, from words to classes, with all stabilisers."""
-    model = small(stride=stride).double()
+    model = small(stride=stride, squash=kind).double()
     branch = model.branches[0]
     numbers = torch.tensor([[5, 9, 2, 2, 31, 17, 8, 1]])
     vectors = model.words.table.weight[numbers[0]]  # [L, V]
@@ -49,12 +49,12 @@ def test_capsule_a_is_the_papers_four_layers_window_by_window(stride):
         for at in range(0, 8 - 2, stride)
     ]
     weight, bias = branch.primary.conv.weight[:, :, 0], branch.primary.conv.bias
-    primary = [squash((weight @ ngram + bias).view(3, 4)) for ngram in ngrams]  # [T, d] each
+    primary = [squash((weight @ ngram + bias).view(3, 4), kind) for ngram in ngrams]  # [T, d] each
 
     def routed(poses, matrices):
         votes = torch.stack([torch.einsum("d,jde->je", pose, m) for pose, m in zip(poses, matrices, strict=True)])
         lengths = torch.stack([pose.norm() for pose in poses])
-        return dynamic_routing(votes[None], activation=lengths[None], leaky=True, amend=True).pose[0]
+        return dynamic_routing(votes[None], activation=lengths[None], leaky=True, amend=True, squash=kind).pose[0]
 
     windows = []
     for at in range(len(primary) - 2):
@@ -148,6 +148,18 @@ def test_partial_sampling_leaves_out_convolutional_capsules_in_training_only():
     model.train()
     silent = (model.branches[0].windows(capsules).activation == 0).all(dim=0).all(dim=0)
     assert silent.sum() == 1, "two of three types take part"
+
+
+def test_whole_capsules_are_dropped_in_training_only():
+    model = small(capsule_dropout=0.5)
+    numbers = torch.randint(1, 40, (2, 9))
+    assert torch.equal(model(numbers).scores, small()(numbers).scores)
+    seen = []
+    model.branches[0].class_capsules.register_forward_pre_hook(lambda _, given: seen.append(given[0].pose))
+    model.train()(numbers)
+    silent = (seen[0] == 0).all(dim=-1)
+    assert 0 < int(silent.sum()) < silent.numel()
+    assert not (seen[0] == 0).any(dim=-1)[~silent].any(), "a capsule is dropped as a whole or not at all"
 
 
 @pytest.mark.parametrize("routing", ["optimized", "kmeans", {"name": "dynamic", "iterations": 1}])

@@ -95,8 +95,10 @@ class CapsuleBranch(nn.Module):
         types: T, of the primary and of the convolutional capsules.
         pose: size of all poses.
         window: K, positions that a convolutional capsule sees.
+        squash: of the primary capsules.
         routing: of both layers of routed capsules, as a mapping with a name and options.
         partial_sampling: of the convolutional capsules (:class:`~torchcaps.routing.DynamicRouting`).
+        dropout: of whole convolutional capsules, before they vote for classes.
         length: give every position its own weights, for texts of up to so many words; None: shared along the text.
 
     Shapes:
@@ -114,15 +116,18 @@ class CapsuleBranch(nn.Module):
         types: int,
         pose: int,
         window: int,
+        squash: str,
         routing: Mapping[str, Any],
         partial_sampling: float | None,
+        dropout: float,
         length: int | None,
     ) -> None:
         super().__init__()
         self.ngram, self.stride, self.length = ngram, stride, length
+        self.dropout = nn.Dropout(dropout)
         self.shortest = ngram + (window - 1) * stride
         self.ngrams = nn.Conv1d(dim, filters, ngram, stride)
-        self.primary = PrimaryCapsules1d(filters, types, pose)
+        self.primary = PrimaryCapsules1d(filters, types, pose, squash=squash)
         sampled = routing if partial_sampling is None else {**routing, "partial_sampling": partial_sampling}
         positions = None
         if length is not None:
@@ -171,7 +176,9 @@ class CapsuleBranch(nn.Module):
 
     def forward(self, vectors: Tensor, mask: Tensor) -> Capsules:
         """The class capsules."""
-        capsules: Capsules = self.class_capsules(self.windows(self.primary_capsules(vectors, mask)))
+        windows: Capsules = self.windows(self.primary_capsules(vectors, mask))
+        kept = self.dropout(torch.ones_like(windows.activation))  # whole capsules
+        capsules: Capsules = self.class_capsules(windows._replace(pose=windows.pose * kept[..., None]))
         return capsules
 
 
@@ -207,13 +214,15 @@ class TextCapsNet(nn.Module):
         types: of the primary and of the convolutional capsules.
         pose: size of all poses.
         window: positions that a convolutional capsule sees.
+        squash: of all capsules, a kind of :func:`torchcaps.ops.squash`; of the routed ones if their routing takes it.
         routing: a name, or a mapping with a name and options; every layer gets its own.
         noise_class: one more class capsule, for what belongs to no class (stop words); it is no score and no loss.
         leaky: of dynamic routing: a child may go nowhere.
         amend: of dynamic routing: a child counts by its activation.
         partial_sampling: of dynamic routing: the share of the convolutional capsules that take part in a training
             step. Not of the class capsules, among which the label is.
-        dropout: of the word vectors.
+        dropout: of the numbers of the word vectors.
+        capsule_dropout: of whole convolutional capsules, before they vote for classes.
         length: give every position weights of its own, for texts of up to so many words; None: shared along the text.
 
     Shapes:
@@ -232,12 +241,14 @@ class TextCapsNet(nn.Module):
         types: int,
         pose: int,
         window: int,
+        squash: str,
         routing: str | Mapping[str, Any],
         noise_class: bool,
         leaky: bool,
         amend: bool,
         partial_sampling: float | None,
         dropout: float,
+        capsule_dropout: float,
         length: int | None,
     ) -> None:
         super().__init__()
@@ -249,15 +260,17 @@ class TextCapsNet(nn.Module):
         words, dim = shape
         self.classes, self.noise_class, self.length = classes, noise_class, length
         self.words = WordVectors(words, dim, static, dropout)
-        chosen = _routing_options(routing, {"leaky": leaky, "amend": amend}, partial_sampling)
+        chosen = _routing_options(routing, squash, {"leaky": leaky, "amend": amend}, partial_sampling)
         self.branches = nn.ModuleList(
             CapsuleBranch(
                 dim,
                 classes + noise_class,
                 ngram,
                 **sizes,
+                squash=squash,
                 routing=chosen,
                 partial_sampling=partial_sampling,
+                dropout=capsule_dropout,
                 length=length,
             )
             for ngram in ngrams
@@ -311,10 +324,12 @@ class TextCapsNet(nn.Module):
 
 
 def _routing_options(
-    routing: str | Mapping[str, Any], flags: dict[str, bool], partial_sampling: float | None
+    routing: str | Mapping[str, Any], squash: str, flags: dict[str, bool], partial_sampling: float | None
 ) -> dict[str, Any]:
-    """The routing with those stabilisers that are on."""
+    """The routing with its squash and those stabilisers that are on."""
     options = {"name": routing} if isinstance(routing, str) else dict(routing)
+    if options["name"] in ("dynamic", "kmeans"):
+        options.setdefault("squash", squash)
     wanted = [name for name, on in flags.items() if on] + ["partial_sampling"] * (partial_sampling is not None)
     if wanted and options["name"] != "dynamic":
         raise ValueError(
@@ -336,12 +351,14 @@ def text_capsnet_a(
     types: int = 16,
     pose: int = 16,
     window: int = 3,
+    squash: str = "exponential",
     routing: str | Mapping[str, Any] = "dynamic",
     noise_class: bool = True,
     leaky: bool = True,
     amend: bool = True,
     partial_sampling: float | None = None,
     dropout: float = 0.4,
+    capsule_dropout: float = 0.0,
     length: int | None = None,
 ) -> TextCapsNet:
     """Capsule-A of Zhao et al. 2018: capsules over n-grams of one size."""
@@ -361,12 +378,14 @@ def text_capsnet_b(
     types: int = 16,
     pose: int = 16,
     window: int = 3,
+    squash: str = "exponential",
     routing: str | Mapping[str, Any] = "dynamic",
     noise_class: bool = True,
     leaky: bool = True,
     amend: bool = True,
     partial_sampling: float | None = None,
     dropout: float = 0.4,
+    capsule_dropout: float = 0.0,
     length: int | None = None,
 ) -> TextCapsNet:
     """Capsule-B of Zhao et al. 2018: the mean of several Capsule-A, each with n-grams of another size."""
