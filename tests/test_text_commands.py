@@ -79,8 +79,10 @@ def test_words_that_decide_in_the_terminal_and_as_a_page(run, tmp_path, capsys):
     ("words", "told"),
     [
         (["--text", "a", "--words", "--class", "maybe"], "no class 'maybe'"),
-        (["--text", "a", "--class", "yes"], "--class goes with --words"),
+        (["--text", "a", "--class", "yes"], "go with --words"),
         (["nowhere.txt"], "nowhere.txt"),
+        (["--text", "a", "--by", "leaving-out"], "go with --words"),
+        (["--text", "a", "--words", "--json"], "one or the other"),
         (["--text", "a", "--html", "no/such/folder/page.html"], "No such file"),
     ],
 )
@@ -110,7 +112,7 @@ def test_lists_and_checks(run, capsys):
     assert call("data", "check", run.parent / "own.csv") == 0
     assert "own.csv test: 12 texts" in capsys.readouterr().out
     assert call("data", "get", "mr") == 2
-    assert "not fetched" in capsys.readouterr().err
+    assert "nothing to fetch" in capsys.readouterr().err
     assert call("models") == 0
     assert "text-capsnet-b" in capsys.readouterr().out
 

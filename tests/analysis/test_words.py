@@ -80,7 +80,13 @@ def trained(tmp_path_factory):
         lines.append(f"{' '.join(words)},{('no', 'yes')[n % 2]}")
     (folder / "own.csv").write_text("\n".join(lines))
     small = {"filters": 8, "types": 4, "pose": 6, "dropout": 0}
-    words = [f"--data.name={folder / 'own.csv'}", "--data.validation=0", "--text.vector_size=12", "--optimizer.lr=0.01"]
+    words = [
+        f"--data.name={folder / 'own.csv'}",
+        "--data.validation=0",
+        "--training.keep=last",
+        "--text.vector_size=12",
+        "--optimizer.lr=0.01",
+    ]
     words += ["--epochs=12", "--training.batch_size=10", *(f"--model.options.{key}={n}" for key, n in small.items())]
     (folder / "run").mkdir()
     train(recipe_from_file("text", words), folder / "run")

@@ -174,14 +174,18 @@ def test_other_routings(routing):
         ({"routing": "optimized"}, "stabilisers of dynamic routing"),
         ({"routing": "kmeans", "leaky": False, "amend": False, "partial_sampling": 0.5}, "partial_sampling"),
         ({"ngram": 0}, "size of n-grams"),
+        ({"routing": "em"}, "EM routing does not make"),
+        ({"routing": {"iterations": 2}}, "needs a 'name'"),
         ({"window": 0}, "window"),
     ],
 )
 def test_options_that_cannot_be(options, message):
     with pytest.raises(ValueError, match=message):
         small(**options)
-    with pytest.raises(ValueError, match="at least one size of n-grams"):
-        create_model("text-capsnet-b", (40, 5), 3, ngrams=[])
+    for name in ("text-capsnet-b", "text-cnn"):
+        for ngrams in ([], 3):
+            with pytest.raises(ValueError, match="at least one size of n-grams"):
+                create_model(name, (40, 5), 3, ngrams=ngrams)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from torchcaps.data.images import DataError
 from torchcaps.data.options import DataOptions
 from torchcaps.data.text.vocabulary import Vocabulary
 from torchcaps.models import ModelOutput
-from torchcaps.training import checkpoints, fit, runs
+from torchcaps.training import checkpoints, evaluation, fit, runs
 from torchcaps.training.evaluation import evaluate, predict, predict_texts
 from torchcaps.training.metrics import correct, multi_label_measures, probabilities
 from torchcaps.training.recipes import RecipeError, recipe_from_file
@@ -228,7 +228,7 @@ def test_files_that_cannot_be_trained_on(tmp_path, train, test, message):
     for name, content in (("train", train), ("test", test)):
         (tmp_path / f"{name}.csv").write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(DataError, match=message):
-        trained(tmp_path, tmp_path / "run", "--data.validation=0")
+        trained(tmp_path, tmp_path / "run", "--data.validation=0", "--training.keep=last")
 
 
 def test_empty_and_unknown_texts_are_trained_on_and_judged(tmp_path):
@@ -242,3 +242,35 @@ def test_empty_and_unknown_texts_are_trained_on_and_judged(tmp_path):
 def test_rare_words_can_be_left_out(own, tmp_path):
     trained(own, tmp_path / "run", "--epochs=1", "--text.most_words=4")
     assert len(Vocabulary.load(tmp_path / "run" / runs.VOCABULARY).words) == 4
+
+
+def test_other_data_is_read_as_the_models_own(tmp_path):
+    """Capitals matter to a model of trec, in its own texts and in others; a fold is of its own data."""
+    (tmp_path / "text").mkdir()
+    classes = ("description", "entity", "abbreviation", "human", "location", "number")
+    for split in ("train", "test"):
+        lines = [f"{n % 6} What Thing {classes[n % 6]}" for n in range(60)]
+        (tmp_path / "text" / f"TREC.{split}.all").write_text("\n".join(lines))
+    trained("trec", tmp_path / "run", f"--data.dir={tmp_path}", "--epochs=1")
+    spec = load_model(tmp_path / "run")[1]
+    assert not spec.lower
+    assert "What" in spec.vocabulary.words
+    own = [f"What Thing {name},{name}" for name in classes]
+    (tmp_path / "own.csv").write_text("\n".join(["text,label", *own * 5]))
+    texts = evaluation._evaluation_texts(
+        DataOptions(name=str(tmp_path / "own.csv")), runs.read_run_recipe(tmp_path / "run"), "test", spec
+    )
+    assert not (texts.numbers == 1).any(), "no word is unknown"
+
+
+def test_a_model_with_own_weights_cuts_texts_to_its_length(own, tmp_path):
+    trained(own, tmp_path / "run", "--model.options.length=6", "--epochs=1")
+    assert load_model(tmp_path / "run")[1].longest == 6
+    assert predict_texts(tmp_path / "run", ["the " * 50])[0].labels
+    assert evaluate(tmp_path / "run")["texts"] == 40
+
+
+def test_keeping_the_best_needs_texts_kept_aside(tmp_path):
+    (tmp_path / "own.csv").write_text("text,label\n" + "good,yes\nbad,no\n" * 5)
+    with pytest.raises(RunError, match="none of the texts is kept aside"):
+        trained(tmp_path / "own.csv", tmp_path / "run", "--data.validation=0.05", "--training.batch_size=2")

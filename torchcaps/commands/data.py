@@ -79,7 +79,10 @@ def _check(arguments: argparse.Namespace, download: bool) -> int:
     name = arguments.name
     if is_text(name):
         if download:
-            raise CommandError(f"{name} is not fetched: put its files into a data folder; check says which.")
+            raise CommandError(
+                f"there is nothing to fetch for {name}: text data sets are put into a data folder by hand, and mr-mini "
+                "is in the package. `torchcaps data check` says what is missing."
+            )
         return _check_texts(arguments)
     if download and name in DATA_SETS and not DATA_SETS[name].fetched:
         raise CommandError(f"{name} is not fetched: {DATA_SETS[name].description}.")

@@ -36,7 +36,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--by",
         choices=("couplings", "leaving-out"),
-        default="couplings",
         help="trace the couplings back to words (default), or measure what the score loses without each word",
     )
     shape = parser.add_mutually_exclusive_group()
@@ -55,19 +54,23 @@ def _run(arguments: argparse.Namespace) -> int:
             _print(arguments, predict(arguments.run, arguments.files), "file")
             return 0
         texts = _texts(arguments)
+        if (arguments.words or arguments.html) and (arguments.csv or arguments.json):
+            raise CommandError("--words and --html show words, --csv and --json print scores: give one or the other.")
         if arguments.words or arguments.html:
             from torchcaps.commands.words import show_words
 
-            return show_words(arguments.run, texts, arguments.of_class, arguments.by, arguments.words, arguments.html)
-        if arguments.of_class is not None:
-            raise CommandError("--class goes with --words or --html: the words that speak for that class.")
+            return show_words(
+                arguments.run, texts, arguments.of_class, arguments.by or "couplings", arguments.words, arguments.html
+            )
+        if arguments.of_class is not None or arguments.by is not None:
+            raise CommandError("--class and --by go with --words or --html, which show the words that decide.")
         _print(arguments, predict_texts(arguments.run, texts), "text", spec.multi_label)
     return 0
 
 
 def _refuse_text_options(arguments: argparse.Namespace) -> None:
-    if arguments.text or arguments.words or arguments.html or arguments.of_class:
-        raise CommandError("this model reads images: --text, --words, --html and --class are for text models.")
+    if arguments.text or arguments.words or arguments.html or arguments.of_class or arguments.by:
+        raise CommandError("this model reads images: --text, --words, --html, --class and --by are for text models.")
     if not arguments.files:
         raise CommandError("which images? torchcaps predict RUN FILE …")
 
@@ -80,11 +83,11 @@ def _texts(arguments: argparse.Namespace) -> list[str]:
             raise CommandError('which texts? --text "…", a file with a text per line, or - to read from stdin.')
         try:
             content = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-            lines = content.decode("utf-8-sig").splitlines()
+            lines = content.decode("utf-8-sig").split("\n")  # other line ends of Python's are inside of texts
         except UnicodeDecodeError as error:
             where = "stdin" if name == "-" else name
             raise CommandError(f"{where} is not UTF-8 text: {error.reason} at byte {error.start}.") from error
-        texts += [line for line in lines if line.strip()]
+        texts += [line.strip() for line in lines if line.strip()]
     if not texts:
         raise CommandError("there is no text: every line was empty.")
     return texts

@@ -29,6 +29,7 @@ MAY_CHANGE = {
     "--devices",
     "--data-dir",
     "--data.dir",
+    "--text.vectors",
     "--training.devices",
     "--training.nodes",
     "--training.accelerator",
@@ -88,7 +89,7 @@ def _recipe(arguments: argparse.Namespace, overrides: list[str]) -> tuple[Recipe
         if override.startswith("--") and override.partition("=")[0] not in MAY_CHANGE:
             raise CommandError(
                 f"--resume keeps the run's recipe; {override.partition('=')[0]} would make it another experiment. "
-                "Only where it runs can change: --devices, --data-dir."
+                "Only where it runs and where its files are can change: --devices, --data-dir, --text.vectors."
             )
     path = Path(arguments.resume) / "recipe.yaml"
     if not path.is_file():

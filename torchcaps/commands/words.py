@@ -27,5 +27,5 @@ def show_words(
             console.print(terminal_text(words), soft_wrap=True)
     if page_file:
         write_text(Path(page_file), page(found, "Which words decide", by))
-        console.print(f"Page: {page_file}", soft_wrap=True)
+        console.print(f"Page: {page_file}", soft_wrap=True, markup=False)
     return 0

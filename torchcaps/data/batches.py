@@ -13,7 +13,7 @@ from torchcaps.data.randomness import sub_seed
 class TrainingBatches:
     """Shuffled batches. Everything follows from seed, epoch and position, so an epoch can be taken up anywhere.
 
-    The rest of an epoch that does not fill a batch is left out; which images that is changes every epoch. With several
+    The rest of an epoch that does not fill a batch is left out; which that are changes every epoch. With several
     processes, each gets its part of the same global batches.
 
     Args:

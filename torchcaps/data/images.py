@@ -19,7 +19,7 @@ class DataError(Exception):
 def check_split(split: str) -> None:
     """Refuse anything but the two splits that every data set has."""
     if split not in ("train", "test"):
-        raise DataError(f"the split must be train or test, got {split!r}. Validation images are cut from train.")
+        raise DataError(f"the split must be train or test, got {split!r}. Validation data is cut from train.")
 
 
 class Batch(NamedTuple):

@@ -90,7 +90,7 @@ def require_images(images: Tensor, image_shape: tuple[int, int, int]) -> None:
     if images.dim() != 4 or tuple(images.shape[1:]) != image_shape:
         raise ValueError(
             f"expected images of shape [batch, {', '.join(map(str, image_shape))}], got {tuple(images.shape)}. "
-            "create_model(..., image_shape=…) makes a model for other sizes."
+            "create_model(..., input_shape=…) makes a model for other sizes."
         )
     require_finite("images", images)
 

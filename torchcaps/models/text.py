@@ -79,6 +79,14 @@ def _require_numbers(numbers: Tensor, words: int) -> None:
             )
 
 
+def require_sizes(ngrams: Sequence[int]) -> None:
+    """Raise unless these are sizes of n-grams."""
+    if not isinstance(ngrams, Sequence) or not ngrams:
+        raise ValueError(f"ngrams is a list with at least one size of n-grams, such as [3, 4, 5]; got {ngrams!r}.")
+    for size in ngrams:
+        require_count("a size of n-grams", size)
+
+
 class CapsuleBranch(nn.Module):
     """N-grams → primary capsules → convolutional capsules → class capsules, for one size of n-grams.
 
@@ -252,10 +260,9 @@ class TextCapsNet(nn.Module):
         length: int | None,
     ) -> None:
         super().__init__()
-        if not ngrams:
-            raise ValueError("text capsules need at least one size of n-grams, such as ngrams=[3].")
+        require_sizes(ngrams)
         sizes = {"filters": filters, "stride": stride, "types": types, "pose": pose, "window": window}
-        for name, value in [*sizes.items(), *(("a size of n-grams", ngram) for ngram in ngrams)]:
+        for name, value in sizes.items():
             require_count(name, value)
         words, dim = shape
         self.classes, self.noise_class, self.length = classes, noise_class, length
@@ -328,12 +335,18 @@ def _routing_options(
 ) -> dict[str, Any]:
     """The routing with its squash and those stabilisers that are on."""
     options = {"name": routing} if isinstance(routing, str) else dict(routing)
-    if options["name"] in ("dynamic", "kmeans"):
+    name = options.get("name")  # the resolver of routings tells if there is none
+    if name == "em":
+        raise ValueError(
+            "a text capsule's probability is the length of its pose, which EM routing does not make: choose dynamic, "
+            "optimized or kmeans."
+        )
+    if name in ("dynamic", "kmeans"):
         options.setdefault("squash", squash)
     wanted = [name for name, on in flags.items() if on] + ["partial_sampling"] * (partial_sampling is not None)
-    if wanted and options["name"] != "dynamic":
+    if wanted and name is not None and name != "dynamic":
         raise ValueError(
-            f"{', '.join(wanted)}: stabilisers of dynamic routing, which {options['name']!r} does not have. Switch "
+            f"{', '.join(wanted)}: stabilisers of dynamic routing, which {name!r} does not have. Switch "
             "them off (partial_sampling: null) or use routing 'dynamic'."
         )
     return options | {name: True for name, on in flags.items() if on}

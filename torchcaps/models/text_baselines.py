@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torchcaps.checks import require_count
 from torchcaps.models.output import ModelOutput
 from torchcaps.models.registry import register_model
-from torchcaps.models.text import WordVectors
+from torchcaps.models.text import WordVectors, require_sizes
 
 
 class TextCNN(nn.Module):
@@ -39,8 +39,8 @@ class TextCNN(nn.Module):
         dropout: tuple[float, float],
     ) -> None:
         super().__init__()
-        for name, value in [("filters", filters), *(("a size of n-grams", ngram) for ngram in ngrams)]:
-            require_count(name, value)
+        require_sizes(ngrams)
+        require_count("filters", filters)
         words, dim = shape
         self.shortest = max(ngrams)
         self.words = WordVectors(words, dim, static, dropout[0])

@@ -36,8 +36,8 @@ class DynamicRouting(Routing):
         prior: learn the initial logits, per child and parent (per parent if the number of children is open).
         leaky: a child may go nowhere.
         amend: a child counts by its activation.
-        partial_sampling: in training, the fraction of the parents, drawn anew at every step with torch's
-            generator, that the children may choose from; None for all.
+        partial_sampling: in training, the fraction of the parents, drawn anew with torch's generator whenever
+            the layer routes, that the children may choose from; None for all.
     """
 
     def __init__(

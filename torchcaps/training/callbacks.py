@@ -158,7 +158,7 @@ class StopOnNonFinite(pl.Callback):
             kept = f" The last checkpoint is good; {self.folder} can be resumed."
         raise TrainingStopped(
             f"NaN or infinity at step {trainer.global_step}: {what}. Likely a too large learning rate "
-            f"(--optimizer.lr), or images that are not finite.{kept}"
+            f"(--optimizer.lr), or images or vectors that are not finite.{kept}"
         )
 
 

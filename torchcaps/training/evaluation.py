@@ -68,7 +68,7 @@ def evaluate(
     split: str = "test",
     crops: Literal[1, 13] | None = None,
 ) -> dict[str, Any]:
-    """Measure a run on its test images, or on other data of the same shape; the result is kept in the run folder.
+    """Measure a run on its test images or texts, which is kept in its folder, or on other data of the same kind.
 
     Args:
         run: a run folder.
@@ -99,6 +99,8 @@ def evaluate(
 def _evaluation_images(
     options: DataOptions, split: str, crops: Literal[1, 13] | None, spec: ModelSpec, other: bool
 ) -> ImageSource:
+    if is_text(options.name):
+        raise RunError(f"{options.name} has texts, but this model reads images.")
     options = replace(options, **asdict(spec.preparation))
     if crops is not None:
         options = replace(options, crops=crops)
@@ -112,7 +114,8 @@ def _evaluation_images(
 def _evaluation_texts(options: DataOptions, recipe: Recipe, split: str, spec: TextSpec) -> Texts:
     if not is_text(options.name):
         raise RunError(f"{options.name} is no text, but this model was trained on {recipe.data.name} and reads words.")
-    data = load_texts(options, recipe.text, split, spec.class_names)
+    text = recipe.text if options.name == recipe.data.name else replace(recipe.text, fold=0)  # a fold is of its data
+    data = load_texts(options, text, split, spec.class_names, spec.lower)
     if data.class_names != spec.class_names or data.multi_label != spec.multi_label:
         raise RunError(
             f"{options.name} has texts of {', '.join(data.class_names)}, but this model was trained for "

@@ -9,6 +9,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ from torchcaps.training.runs import (
     write_versions,
     write_vocabulary,
 )
+from torchcaps.training.specs import longest_text
 
 Say = Callable[[str], None]
 REPORTED = ("train_loss", "train_accuracy", "val_loss", "val_accuracy")
@@ -119,6 +121,8 @@ def train(
     if recipe.training.threads:
         torch.set_num_threads(recipe.training.threads)
     source, validation = _sources(recipe, say)
+    if recipe.training.keep == "best" and validation is None:
+        raise RunError(f"training.keep=best: none of the {source.kind} is kept aside. Raise --data.validation.")
     spec, model = _model(recipe, source, say)
     module = CapsuleModule(model, recipe, source, validation)
     training = recipe.training
@@ -165,7 +169,7 @@ def train(
 
 def _sources(recipe: Recipe, say: Say | None) -> tuple[ImageSource | Texts, ImageSource | Texts | None]:
     if is_text(recipe.data.name):
-        return text_sources(recipe.data, recipe.text, recipe.training.seed)
+        return text_sources(recipe.data, replace(recipe.text, longest=longest_text(recipe)), recipe.training.seed)
     return training_sources(recipe.data, recipe.training.seed, print_progress, say)
 
 
@@ -254,6 +258,7 @@ def _finish(
     recipe: Recipe, folder: Path, module: CapsuleModule, log: EpochLog, seconds: float, first: bool
 ) -> dict[str, Any]:
     last = log.rows[-1] if log.rows else {}
+    kept = log.rows[log.best_epoch()] if log.rows and recipe.training.keep == "best" else last
     training_seconds = sum(row["seconds"] for row in log.rows)
     seen = len(log.rows) * (len(module.train_source) // recipe.training.batch_size) * recipe.training.batch_size
     summary = {
@@ -262,7 +267,7 @@ def _finish(
         "epochs": len(log.rows),
         **({"kept_epoch": log.best_epoch() + 1} if recipe.training.keep == "best" and log.rows else {}),
         "steps": int(last.get("step", 0)),
-        **{key: last[key] for key in REPORTED if key in last},
+        **{key: kept[key] for key in REPORTED if key in kept},
         "training_seconds": round(training_seconds, 1),
         f"{module.train_source.kind}_per_second": round(seen / training_seconds, 1) if training_seconds else None,
         "wall_seconds_of_this_session": round(seconds, 1),

@@ -140,7 +140,8 @@ class CapsuleModule(pl.LightningModule):
         options = self.recipe.optimizer
         learned = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         # In one pass over memory: a table of word vectors is most of a text model, and most of it rests in every step.
-        fused = all(parameter.device.type == "cpu" for parameter in learned)
+        mixed = self.recipe.training.precision != 32  # Lightning cannot clip gradients with both
+        fused = not mixed and all(parameter.device.type == "cpu" for parameter in learned)
         optimizer = torch.optim.Adam(learned, options.lr, weight_decay=options.weight_decay, fused=fused or None)
         schedule: torch.optim.lr_scheduler.LRScheduler
         if options.schedule == "one-cycle":

@@ -125,6 +125,11 @@ def spec_from_json(text: str) -> Spec:
     return TextSpec.from_values(values) if values.get("reads") == "words" else ModelSpec.from_values(values)
 
 
+def longest_text(recipe: Recipe) -> int:
+    """After how many words texts are cut: a model with weights for so many positions cannot see more."""
+    return min(recipe.text.longest, recipe.model.options.get("length") or recipe.text.longest)
+
+
 def model_spec(recipe: Recipe, source: ImageSource | Texts, vector_size: int = 0) -> Spec:
     """The model of a recipe for its data; several objects per image are told to the models that can decode them."""
     name, has = recipe.model.name, "words" if isinstance(source, Texts) else "images"
@@ -137,7 +142,7 @@ def model_spec(recipe: Recipe, source: ImageSource | Texts, vector_size: int = 0
     options, objects = dict(recipe.model.options), source.objects
     if isinstance(source, Texts):
         return TextSpec(
-            name, len(source.vocabulary), vector_size, source.class_names, options, recipe.text.longest,
+            name, len(source.vocabulary), vector_size, source.class_names, options, longest_text(recipe),
             not keeps_capitals(recipe.data.name), source.multi_label, source.vocabulary,
         )  # fmt: skip
     if objects > 1:

@@ -102,7 +102,13 @@ BENCHMARKS = {
 
 
 def text_set(
-    name: str, split: str, data_dir: str | os.PathLike[str] | None = None, *, fold: int = 0, seed: int = 0
+    name: str,
+    split: str,
+    data_dir: str | os.PathLike[str] | None = None,
+    *,
+    fold: int = 0,
+    seed: int = 0,
+    lower: bool | None = None,
 ) -> TextSet:
     """One split of a benchmark, in the order of its file. The files may be gzipped; only mr-mini needs none.
 
@@ -138,23 +144,25 @@ def text_set(
         data_dir: looked in before the usual folders.
         fold: which tenth is the test, 0 … 9; for benchmarks with a test of their own it must be 0.
         seed: of the cut into folds.
+        lower: make texts lower case; not given: as is usual for the benchmark.
 
     Raises:
         DataError: an unknown name, split or fold, or files that are missing or not as described.
     """
     benchmark = _checked(name, split, fold)
+    lower = benchmark.lower if lower is None else lower
     if name == "mr-mini":
         with resources.as_file(resources.files("torchcaps.data.text").joinpath(MINI_FILE)) as path:
-            whole = read_lines(path, benchmark.class_names)
+            whole = read_lines(path, benchmark.class_names, lower)
         chosen = torch.arange(len(whole)) < MINI_TRAIN
         return whole[chosen if split == "train" else ~chosen]
     folders = [folder / "text" for folder in data_folders(data_dir)]
     if name == "reuters":
-        return _reuters(split, _required(name, folders, benchmark.files[split.removesuffix("-all")]))
+        return _reuters(split, _required(name, folders, benchmark.files[split.removesuffix("-all")]), lower)
     if name == "reuters8":
-        return _reuters8(split, [_required(name, folders, file) for file in benchmark.files.values()])
+        return _reuters8(split, [_required(name, folders, file) for file in benchmark.files.values()], lower)
     file = benchmark.files["all" if benchmark.folded else split]
-    whole = read_lines(_required(name, folders, file), benchmark.class_names, benchmark.lower)
+    whole = read_lines(_required(name, folders, file), benchmark.class_names, lower)
     if not benchmark.folded:
         return whole
     tested = fold_numbers(whole.labels, seed) == fold
@@ -240,28 +248,28 @@ def _documents(path: Path) -> list[Document]:
     return [_document(line, number, path) for number, line in lines if line.strip()]
 
 
-def _reuters(split: str, path: Path) -> TextSet:
+def _reuters(split: str, path: Path, lower: bool) -> TextSet:
     entries = _documents(path)
     if split == "train":
         entries = [entry for entry in entries if len(entry[1]) == 1]
     elif split == "test":
         entries = [entry for entry in entries if len(entry[1]) > 1]
-    return _labelled(entries, REUTERS_CLASSES)
+    return _labelled(entries, REUTERS_CLASSES, lower)
 
 
-def _reuters8(split: str, paths: list[Path]) -> TextSet:
+def _reuters8(split: str, paths: list[Path], lower: bool) -> TextSet:
     files = [[entry for entry in _documents(path) if entry[1] <= set(EIGHT_CLASSES)] for path in paths]
     if split == "train":
-        return _labelled([entry for entry in files[0] if len(entry[1]) == 1], EIGHT_CLASSES)
-    return _labelled([entry for entries in files for entry in entries if len(entry[1]) > 1], EIGHT_CLASSES)
+        return _labelled([entry for entry in files[0] if len(entry[1]) == 1], EIGHT_CLASSES, lower)
+    return _labelled([entry for entries in files for entry in entries if len(entry[1]) > 1], EIGHT_CLASSES, lower)
 
 
-def _labelled(entries: list[Document], class_names: tuple[str, ...]) -> TextSet:
+def _labelled(entries: list[Document], class_names: tuple[str, ...], lower: bool) -> TextSet:
     column = {name: index for index, name in enumerate(class_names)}
     labels = torch.zeros(len(entries), len(class_names), dtype=torch.bool)
     for row, (_, names) in enumerate(entries):
         labels[row, [column[name] for name in names]] = True
-    return TextSet(tuple(tokenize(text) for text, _ in entries), labels, class_names)
+    return TextSet(tuple(tokenize(text, lower) for text, _ in entries), labels, class_names)
 
 
 def _document(line: str, number: int, path: Path) -> Document:

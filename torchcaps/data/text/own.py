@@ -39,6 +39,7 @@ def text_file(
     text_column: str = "text",
     label_column: str = "label",
     class_names: Sequence[str] | None = None,
+    lower: bool = True,
 ) -> TextSet:
     """Texts with one class each, from UTF-8 files.
 
@@ -56,6 +57,7 @@ def text_file(
         label_column: where the labels are.
         class_names: which number each class has, for a model that is trained already; without it, the labels of
             training, sorted: as numbers if all are numbers, else alphabetically.
+        lower: make texts lower case.
 
     Returns:
         The texts of the split in the order of the file, labels int64 ``[N]``.
@@ -70,7 +72,7 @@ def text_file(
     # Both splits are read also when training is asked for: an error should come before the training, not after.
     parts = {part: _rows(file, columns) for part, file in _files(path).items()}
     names = _class_names(parts.get("", parts.get("train", [])), class_names, path)
-    sets = {part: _text_set(rows, names, part, path) for part, rows in parts.items()}
+    sets = {part: _text_set(rows, names, part, path, lower) for part, rows in parts.items()}
     if split in sets:
         return sets[split]
     tested = stratified_cut(sets[""].labels, CUT_SEED)
@@ -214,7 +216,7 @@ def _whole_number(label: str) -> bool:
     return digits.isascii() and digits.isdigit() and len(digits) < 19
 
 
-def _text_set(rows: list[_Row], names: tuple[str, ...], part: str, path: Path) -> TextSet:
+def _text_set(rows: list[_Row], names: tuple[str, ...], part: str, path: Path, lower: bool) -> TextSet:
     number = {name: index for index, name in enumerate(names)}
     unknown = sorted({row.label for row in rows} - set(names))
     if unknown:
@@ -224,4 +226,4 @@ def _text_set(rows: list[_Row], names: tuple[str, ...], part: str, path: Path) -
             f"{', '.join(names[:10])}. Add texts of these classes to training or take them out."
         )
     labels = torch.tensor([number[row.label] for row in rows], dtype=torch.int64)
-    return TextSet(tuple(tokenize(row.text) for row in rows), labels, names)
+    return TextSet(tuple(tokenize(row.text, lower) for row in rows), labels, names)

@@ -83,12 +83,21 @@ def keeps_capitals(name: str) -> bool:
     return name in BENCHMARKS and not BENCHMARKS[name].lower
 
 
-def load_texts(data: DataOptions, text: TextOptions, split: str, class_names: tuple[str, ...] | None = None) -> TextSet:
-    """A split of a benchmark, or of a user's own file or folder; ``class_names`` are those of a trained model."""
+def load_texts(
+    data: DataOptions,
+    text: TextOptions,
+    split: str,
+    class_names: tuple[str, ...] | None = None,
+    lower: bool | None = None,
+) -> TextSet:
+    """A split of a benchmark, or of a user's own file or folder.
+
+    ``class_names`` and ``lower`` are those of a trained model; not given: the data's own.
+    """
     if data.name in BENCHMARKS:
-        return text_set(data.name, split, data.dir, fold=text.fold, seed=text.fold_seed)
+        return text_set(data.name, split, data.dir, fold=text.fold, seed=text.fold_seed, lower=lower)
     columns = {"text_column": text.text_column, "label_column": text.label_column}
-    return text_file(data.name, split, **columns, class_names=class_names)
+    return text_file(data.name, split, **columns, class_names=class_names, lower=lower is not False)
 
 
 def text_sources(data: DataOptions, text: TextOptions, seed: int) -> tuple[Texts, Texts | None]:

@@ -86,6 +86,7 @@ def routed_linear(
     if parents is not None:
         if alphas:
             raise ValueError("parents are sampled in dynamic routing, not in optimized.")
+        parents = parents.to(weight.device)
         among, rest = weight.index_select(-3, parents), None if bias is None else bias.index_select(0, parents)
         some = routed_linear(
             poses, among, routing, iterations, activation=activation, mask=mask, bias=rest, squash=squash,
