@@ -75,6 +75,9 @@ def jobs(repeats: int = 3) -> Iterator[Job]:
         long = LONG if "capsnet" in model else LONG[:1]
         for n in range(repeats):
             yield Job("reuters", "reuters8", model, "", 0, n, (*MODELS[model], *long))
+    for n in range(repeats):  # as the CNN of Zhao et al. is trained
+        words = (*MODELS["text-cnn"], "--loss.kind=margin", *LONG[:1])
+        yield Job("reuters", "reuters8", "text-cnn", "margin loss", 0, n, words)
     for data in ("cr", "sst2", "mr", "subj"):
         yield from _comparison(data, repeats)
     for data in ("trec", "mr"):

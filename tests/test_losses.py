@@ -150,3 +150,11 @@ def test_cross_entropy_of_flags_is_that_of_each_class_on_its_own():
     probability = logits.sigmoid()
     expected = -torch.where(flags, probability, 1 - probability).log().sum(dim=1).mean()
     torch.testing.assert_close(CapsuleLoss("cross-entropy")(ModelOutput(logits), flags).total, expected)
+
+
+def test_margin_of_flags_takes_logits_by_their_sigmoid():
+    logits, flags = torch.randn(4, 3), torch.rand(4, 3) < 0.5
+    expected = margin_loss(logits.sigmoid(), flags)
+    torch.testing.assert_close(CapsuleLoss()(ModelOutput(logits), flags).total, expected)
+    with pytest.raises(ValueError, match="gives logits"):
+        CapsuleLoss()(ModelOutput(logits), torch.tensor([0, 1, 2, 0]))

@@ -135,8 +135,9 @@ class CapsuleLoss(nn.Module):
     """Classification loss plus scaled reconstruction loss, for any model of this library.
 
     Args:
-        classification: ``margin`` (capsules, single or multi label), ``spread`` (matrix capsules) or ``cross-entropy``
-            (models without capsules, on logits: of the softmax for class indices, of each class's sigmoid, summed over
+        classification: ``margin`` (capsules, single or multi label; for class flags also the sigmoid of the logits of
+            models without capsules, as Zhao et al. 2018 train theirs), ``spread`` (matrix capsules) or
+            ``cross-entropy`` (models without capsules, on logits: of the softmax for class indices, of each class's sigmoid, summed over
             the classes, for class flags).
         reconstruction_scale: weight of the sum of squared pixel errors; 0 leaves it out.
         margin: m of the spread loss; a schedule sets the attribute while training.
@@ -163,13 +164,17 @@ class CapsuleLoss(nn.Module):
 
     def forward(self, output: ModelOutput, target: Tensor, image: Tensor | None = None) -> LossParts:
         """Loss of one batch."""
-        if self.classification != "cross-entropy" and output.capsules is None:
+        lengths = output.scores
+        several = isinstance(target, Tensor) and target.dtype == torch.bool
+        if self.classification == "margin" and output.capsules is None and several:
+            lengths = lengths.sigmoid()
+        elif self.classification != "cross-entropy" and output.capsules is None:
             raise ValueError(
                 f"the {self.classification} loss compares capsules, but this model gives logits: "
                 "use CapsuleLoss('cross-entropy')."
             )
         if self.classification == "margin":
-            classification = margin_loss(output.scores, target)
+            classification = margin_loss(lengths, target)
         elif self.classification == "spread":
             classification = spread_loss(output.scores, target, self.margin)
         else:

@@ -41,6 +41,7 @@ def test_counts_of_the_folded(name):
         ("sst1", {"train": 8544, "validation": 1101, "test": 2210}),
         ("sst2", {"train": 6920, "validation": 872, "test": 1821}),
         ("reuters", {"train": 6578, "test": 436, "train-all": 7770, "test-all": 3019}),
+        ("reuters8", {"train": 5502, "test": 339}),
     ],
 )
 def test_counts_of_the_split(name, counts):
