@@ -45,7 +45,6 @@ STABILISERS = {
     "no leaky softmax": ["--model.options.leaky=false"],
     "no coefficient amendment": ["--model.options.amend=false"],
     "with partial sampling": ["--model.options.partial_sampling=0.75"],
-    "none": ["--model.options.noise_class=false", "--model.options.leaky=false", "--model.options.amend=false"],
 }
 LONG = ["--text.longest=60", "--model.options.stride=2"]
 """For Reuters: at most 60 words; capsules for every second n-gram, as in the code of Zhao et al. 2018."""

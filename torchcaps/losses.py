@@ -137,8 +137,8 @@ class CapsuleLoss(nn.Module):
     Args:
         classification: ``margin`` (capsules, single or multi label; for class flags also the sigmoid of the logits of
             models without capsules, as Zhao et al. 2018 train theirs), ``spread`` (matrix capsules) or
-            ``cross-entropy`` (models without capsules, on logits: of the softmax for class indices, of each class's sigmoid, summed over
-            the classes, for class flags).
+            ``cross-entropy`` (models without capsules, on logits: of the softmax for class indices, of each class's
+            sigmoid, summed over the classes, for class flags).
         reconstruction_scale: weight of the sum of squared pixel errors; 0 leaves it out.
         margin: m of the spread loss; a schedule sets the attribute while training.
 
