@@ -100,9 +100,9 @@ def test_routing_by_name_mapping_and_instance():
 def test_bad_input_teaches():
     with pytest.raises(ValueError, match=r"unknown model 'capsnett'. Did you mean 'capsnet'"):
         create_model("capsnett")
-    with pytest.raises(ValueError, match=r"image_shape must be \(channels, height, width\), got \(28, 28\)"):
+    with pytest.raises(ValueError, match=r"input_shape of capsnet must be \(channels, height, width\), got \(28, 28\)"):
         create_model("capsnet", (28, 28))
-    with pytest.raises(ValueError, match=r"image_shape must be \(channels, height, width\), got 28"):
+    with pytest.raises(ValueError, match=r"input_shape of capsnet must be \(channels, height, width\), got 28"):
         create_model("capsnet", 28)
     with pytest.raises(ValueError, match="primary channels that are a multiple"):
         CapsNet((1, 28, 28), 3, stem=[Conv(4, 3)], primary=Conv(60, 3), primary_dim=8, class_dim=4)

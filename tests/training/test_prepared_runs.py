@@ -19,6 +19,7 @@ from torchcaps.training.evaluation import class_scores, evaluate, predict
 from torchcaps.training.module import CapsuleModule
 from torchcaps.training.recipes import recipe_from_file
 from torchcaps.training.runs import ModelSpec, RunError, load_model, save_weights
+from torchcaps.training.specs import spec_from_json
 
 PATCHES = ("--data.standardize", "true", "--data.crop", "9", "--data.shift", "0", "--data.contrast", "0.2")
 CNN = ("--model.name", "cnn-small", "--loss.kind", "cross-entropy")
@@ -85,9 +86,9 @@ def test_other_data_is_prepared_by_the_model(tiny_recipe, tiny_data, tmp_path):
 
 def test_a_spec_survives_and_an_old_one_has_no_preparation():
     spec = ModelSpec("x", (2, 32, 32), ("a", "b"), {"k": 1}, Preparation(48, True, 32, 13), (2, 96, 96))
-    assert ModelSpec.from_json(spec.as_json()) == spec
+    assert spec_from_json(spec.as_json()) == spec
     old = {"name": "x", "image_shape": [1, 28, 28], "class_names": ["a"], "options": {}}
-    read = ModelSpec.from_json(json.dumps(old))
+    read = spec_from_json(json.dumps(old))
     assert read.preparation == Preparation()
     assert read.fitted_shape == read.image_shape == (1, 28, 28)
 

@@ -5,6 +5,7 @@ import yaml
 
 from torchcaps import create_model
 from torchcaps.data.sources import COMPOSED, DATA_SETS
+from torchcaps.data.text.benchmarks import BENCHMARKS
 from torchcaps.losses import CapsuleLoss
 from torchcaps.training.recipe import Recipe
 from torchcaps.training.recipes import RecipeError, known_keys, list_recipes, recipe_from_file, recipe_from_values
@@ -14,13 +15,13 @@ from torchcaps.training.recipes import RecipeError, known_keys, list_recipes, re
 def test_every_recipe_of_the_package_can_be_built(name):
     recipe = recipe_from_file(name)
     assert recipe.description.strip()
-    assert recipe.data.name in {*DATA_SETS, *COMPOSED}
+    assert recipe.data.name in {*DATA_SETS, *COMPOSED, *BENCHMARKS}
     create_model(recipe.model.name, **recipe.model.options)
     CapsuleLoss(recipe.loss.kind, reconstruction_scale=recipe.loss.reconstruction_scale)
 
 
 def test_the_recipes_that_are_promised():
-    promised = {"quickstart", "mnist", "fashion-mnist", "multi-mnist", "affine-mnist"}
+    promised = {"quickstart", "mnist", "fashion-mnist", "multi-mnist", "affine-mnist", "text"}
     ablation = {f"ablation-routing{r}-{w}-reconstruction" for r in (1, 3) for w in ("with", "without")}
     assert set(list_recipes()) >= promised | ablation
 
