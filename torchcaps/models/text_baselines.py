@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torchcaps.checks import require_count
 from torchcaps.models.output import ModelOutput
 from torchcaps.models.registry import register_model
-from torchcaps.models.text import WordVectors, require_sizes
+from torchcaps.models.words import WordVectors, require_sizes
 
 
 class TextCNN(nn.Module):

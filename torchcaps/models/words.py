@@ -1,0 +1,78 @@
+"""What all models for text begin with: numbers of words become vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from torchcaps.checks import require_count
+
+PADDING = 0
+
+
+class WordVectors(nn.Module):
+    """Numbers of words to their vectors, with a mask of what is there.
+
+    Number 0 is padding, at the end of a text only. A text that is shorter than the windows that slide over it is
+    continued with zero vectors up to their width: those count as words, however long the batch is.
+
+    Args:
+        words: rows of the table, padding included.
+        dim: size of a vector.
+        static: keep the vectors as they are.
+        dropout: of their numbers.
+
+    Shapes:
+        numbers int64 ``[B, L]`` → vectors ``[B, dim, L']`` and mask ``[B, L']`` with L' = max(L, shortest).
+    """
+
+    def __init__(self, words: int, dim: int, static: bool, dropout: float) -> None:
+        super().__init__()
+        self.table = nn.Embedding(words, dim, padding_idx=PADDING)
+        nn.init.uniform_(self.table.weight, -0.25, 0.25)
+        with torch.no_grad():
+            self.table.weight[PADDING] = 0
+        self.table.weight.requires_grad_(not static)
+        self.dropout = nn.Dropout(dropout)
+
+    def load(self, vectors: Tensor) -> None:
+        """Begin with these vectors ``[words, dim]``."""
+        if vectors.shape != self.table.weight.shape:
+            raise ValueError(
+                f"the model has word vectors of shape {tuple(self.table.weight.shape)}, got {tuple(vectors.shape)}."
+            )
+        with torch.no_grad():
+            self.table.weight.copy_(vectors)
+
+    def forward(self, numbers: Tensor, shortest: int = 1) -> tuple[Tensor, Tensor]:
+        """Look them up."""
+        _require_numbers(numbers, self.table.num_embeddings)
+        numbers = F.pad(numbers, (0, max(0, shortest - numbers.shape[1])), value=PADDING)
+        mask = (numbers != PADDING) | (torch.arange(numbers.shape[1], device=numbers.device) < shortest)
+        return self.dropout(self.table(numbers)).transpose(1, 2), mask
+
+
+def _require_numbers(numbers: Tensor, words: int) -> None:
+    if numbers.dtype != torch.int64 or numbers.dim() != 2 or not numbers.shape[1]:
+        raise ValueError(
+            f"expected the numbers of words, int64 of shape [batch, length], got {numbers.dtype} of shape "
+            f"{tuple(numbers.shape)}. Vocabulary.encode_batch makes them."
+        )
+    if not torch.compiler.is_compiling() and numbers.numel() and numbers.device.type == "cpu":
+        low, high = (int(bound) for bound in numbers.aminmax())
+        if low < 0 or high >= words:
+            raise ValueError(
+                f"the numbers of words must be in 0 … {words - 1}, got values from {low} to {high}. Was the text "
+                "encoded with another vocabulary?"
+            )
+
+
+def require_sizes(ngrams: Sequence[int]) -> None:
+    """Raise unless these are sizes of n-grams."""
+    if not isinstance(ngrams, Sequence) or not ngrams:
+        raise ValueError(f"ngrams is a list with at least one size of n-grams, such as [3, 4, 5]; got {ngrams!r}.")
+    for size in ngrams:
+        require_count("a size of n-grams", size)
