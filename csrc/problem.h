@@ -13,7 +13,7 @@ struct Problem {
 // What happens between the passes of a forward pass.
 struct Plan {
   int64_t iterations;
-  int32_t squash;  // SABOUR … UNIT
+  int32_t squash;  // SABOUR … NONE
   int32_t replace;  // V is what the last iteration gave, not the sum of all
 };
 

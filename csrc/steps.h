@@ -9,7 +9,7 @@
 
 namespace {
 
-enum Squash { SABOUR, EXPONENTIAL, HALF, UNIT };
+enum Squash { SABOUR, EXPONENTIAL, HALF, UNIT, NONE };
 
 template <typename T>
 inline T length(const T* s, int64_t n) {
@@ -25,6 +25,7 @@ inline T squash_factor(T n, int kind) {
     case SABOUR: return n / (1 + n * n);
     case HALF: return n / (T(0.5) + n * n);
     case EXPONENTIAL: return n > 0 ? -std::expm1(-n) / n : T(0);
+    case NONE: return T(1);
     default: return n > 0 ? 1 / n : T(0);
   }
 }
@@ -36,6 +37,7 @@ inline T squash_slope(T n, int kind) {
   switch (kind) {
     case EXPONENTIAL: return (std::exp(-n) + std::expm1(-n) / n) / n;
     case UNIT: return -1 / (n * n);
+    case NONE: return T(0);
     default: return (a - n * n) / (b * b);
   }
 }

@@ -57,7 +57,7 @@ def test_every_command_has_help_with_examples(command, capsys):
         (["train", "--model.name", "capsnt"], "Did you mean 'capsnet'"),
         (["train", "--model.options.routng", "em"], "Did you mean 'routing'"),
         (["train", "--training.batch_size", "100000"], "larger than the"),
-        (["train", "--loss.kind", "cross-entropy", "--data.name", "multi-mnist"], "one class index per image"),
+        (["train", "--loss.kind", "spread", "--data.name", "multi-mnist"], "one class index per image"),
         (["train", "--training.accelerator", "gpu"], "gpu"),
         (["train", "--data.image_size", "20"], "--data.image_size is for"),
         (["train", "--data.crop", "20"], "--data.shift 0"),

@@ -137,12 +137,20 @@ def test_integer_flags_and_logits_are_not_mistaken():
     for bad, error, message in (
         (torch.tensor(1), TypeError, "one entry per image"),
         ([0, 1], TypeError, "one entry per image"),
-        (torch.tensor([[0, 1], [1, 2]]), ValueError, "one class index per image"),
         (torch.tensor([0, 3]), ValueError, "labels must be in 0 … 2"),
     ):
         with pytest.raises(error, match=message):
             CapsuleLoss("cross-entropy")(logits, bad)
     CapsuleLoss("cross-entropy")(logits, torch.tensor([0, 1], dtype=torch.int32))
+
+
+def test_cross_entropy_of_two_objects_is_the_mean_of_theirs():
+    logits = ModelOutput(torch.randn(4, 5, dtype=torch.float64))
+    pairs = torch.tensor([[0, 1], [4, 2], [3, 0], [1, 2]])
+    loss = CapsuleLoss("cross-entropy")
+    torch.testing.assert_close(
+        loss(logits, pairs).total, (loss(logits, pairs[:, 0]).total + loss(logits, pairs[:, 1]).total) / 2
+    )
 
 
 def test_cross_entropy_of_flags_is_that_of_each_class_on_its_own():

@@ -110,17 +110,12 @@ def reconstruction_loss(reconstruction: Tensor, image: Tensor, scale: float = 0.
 
 
 def _cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
-    """Of one class index per image, or of flags for each class on its own."""
+    """Of class indices, among which the probability is shared evenly, or of flags for each class on its own."""
     _check_scores("logits", logits, target)
-    several = target.dtype == torch.bool
-    if target.dim() != 1 and not several:
-        raise ValueError(
-            f"cross-entropy needs one class index per image, or bool flags [batch, classes]; got {tuple(target.shape)}."
-        )
     flags = class_flags(target, logits.shape[1]).to(logits)
-    if several:
+    if target.dtype == torch.bool:
         return F.binary_cross_entropy_with_logits(logits, flags, reduction="none").sum(dim=1).mean()
-    return F.cross_entropy(logits, flags)
+    return F.cross_entropy(logits, flags / flags.sum(dim=1, keepdim=True))
 
 
 class LossParts(NamedTuple):
@@ -137,8 +132,8 @@ class CapsuleLoss(nn.Module):
     Args:
         classification: ``margin`` (capsules, single or multi label; for class flags also the sigmoid of the logits of
             models without capsules, as Zhao et al. 2018 train theirs), ``spread`` (matrix capsules) or
-            ``cross-entropy`` (models without capsules, on logits: of the softmax for class indices, of each class's
-            sigmoid, summed over the classes, for class flags).
+            ``cross-entropy`` (models without capsules, on logits: of the softmax for class indices, several of them
+            having equal parts of the probability; of each class's sigmoid, summed over the classes, for class flags).
         reconstruction_scale: weight of the sum of squared pixel errors; 0 leaves it out.
         margin: m of the spread loss; a schedule sets the attribute while training.
 

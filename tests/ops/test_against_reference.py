@@ -75,6 +75,7 @@ DYNAMIC_OPTIONS = {
     "mask": {"mask": True},
     "parent_mask": {"parent_mask": True},
     "unit": {"squash": "unit"},
+    "none": {"squash": "none"},
     "exponential": {"squash": "exponential"},
     "half": {"squash": "half"},
     "all_together": {

@@ -29,6 +29,7 @@ OPTIONS = {
     "half": {"squash": "half"},
     "exponential": {"squash": "exponential"},
     "unit": {"squash": "unit"},
+    "none": {"squash": "none"},
     "all": {"bias": True, "mask": True, "leaky": True, "amend": True},
     "all-last": {"bias": True, "mask": True, "leaky": True, "amend": True, "gradient": "last"},
     "all-replace": {"bias": True, "mask": True, "leaky": True, "amend": True, "update": "replace"},
@@ -180,7 +181,7 @@ def test_small_problems_repeat_and_do_not_see_each_other(two_threads, dtype):
     assert torch.equal(some[4][21:61], everything[4][21:61])
 
 
-@pytest.mark.parametrize("squash", ["sabour", "exponential", "half", "unit"])
+@pytest.mark.parametrize("squash", ["sabour", "exponential", "half", "unit", "none"])
 def test_absent_images_among_small_problems(path, squash):
     leaves, _ = case(20, False, {}, torch.float32)
     poses, present = leaves["poses"].detach().clone(), torch.ones(20, 7)

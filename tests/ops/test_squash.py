@@ -51,6 +51,7 @@ def _exact_squash(pose, kind):
             "half": n / (mpmath.mpf(1) / 2 + n**2),
             "exponential": (1 - mpmath.exp(-n)) / n,
             "unit": 1 / n,
+            "none": 1,
         }[kind]
         return torch.tensor([float(mpmath.mpf(x) * factor) for x in pose.tolist()], dtype=torch.float64)
 
@@ -61,7 +62,7 @@ def test_gradcheck_and_direction(kind):
     torch.autograd.gradcheck(lambda p: squash(p, kind), pose)
     out = squash(pose, kind)
     assert (torch.nn.functional.cosine_similarity(out, pose) > 1 - 1e-12).all()
-    assert (out.norm(dim=1) <= 1 + 1e-12).all()
+    assert kind == "none" or (out.norm(dim=1) <= 1 + 1e-12).all()
 
 
 def test_any_dimension_can_hold_the_vector():

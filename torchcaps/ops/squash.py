@@ -7,7 +7,7 @@ from torch import Tensor
 
 from torchcaps.checks import require_choice, require_finite, require_float
 
-SQUASH_KINDS = ("sabour", "exponential", "half", "unit")
+SQUASH_KINDS = ("sabour", "exponential", "half", "unit", "none")
 
 
 def length(pose: Tensor, dim: int = -1, keepdim: bool = False) -> Tensor:
@@ -27,10 +27,11 @@ def squash(pose: Tensor, kind: str = "sabour", dim: int = -1) -> Tensor:
     ``exponential``  ``(1 − e^(−‖s‖)) · s/‖s‖``      Efficient-CapsNet, Mazzia et al. 2021
     ``half``         ``‖s‖²/(0.5+‖s‖²) · s/‖s‖``     common in text capsule code; steeper than sabour
     ``unit``         ``s/‖s‖``                       notes of Su Jianlin 2018; length is always one
+    ``none``         ``s``                           to see what squash is for: lengths are no probabilities then
     ===============  ==============================  ==================================================
 
-    The zero vector has no direction: there, value and gradient are 0 for every kind. (For ``exponential`` this
-    is a convention: its limit from any direction is the identity. It keeps absent capsules silent.)
+    The zero vector has no direction: there, value and gradient are 0 for every kind. (For ``exponential`` and
+    ``none`` this is a convention: their gradient elsewhere near it is the identity. It keeps absent capsules silent.)
 
     No epsilon is added anywhere, so no precision is lost for short vectors.
 
@@ -55,6 +56,8 @@ def squash(pose: Tensor, kind: str = "sabour", dim: int = -1) -> Tensor:
         return pose * torch.where(present, -torch.expm1(-n) / divisor, 0)  # expm1: exact for short vectors
     if kind == "unit":
         return pose * torch.where(present, 1 / divisor, 0)
+    if kind == "none":
+        return torch.where(present, pose, 0)
     require_choice("squash kind", kind, SQUASH_KINDS)
     raise AssertionError(f"squash kind {kind!r} is listed but not implemented")
 
@@ -70,5 +73,6 @@ def squash_reference(pose: Tensor, kind: str = "sabour") -> Tensor:
         "exponential": 1 - torch.exp(-n),
         "half": n**2 / (0.5 + n**2),
         "unit": torch.ones_like(n),
+        "none": n,
     }
     return factors[kind] * direction

@@ -145,12 +145,7 @@ def model_spec(recipe: Recipe, source: ImageSource | Texts, vector_size: int = 0
             name, len(source.vocabulary), vector_size, source.class_names, options, longest_text(recipe),
             not keeps_capitals(recipe.data.name), source.multi_label, source.vocabulary,
         )  # fmt: skip
-    if objects > 1:
-        if "objects" not in inspect.signature(model_factory(name)).parameters:
-            raise RunError(
-                f"{recipe.data.name} shows {objects} objects per image, which {name} cannot tell apart: "
-                "choose a capsule network."
-            )
+    if objects > 1 and "objects" in inspect.signature(model_factory(name)).parameters:
         options.setdefault("objects", objects)
     spec = ModelSpec(name, source.image_shape, source.class_names, options)
     if isinstance(source, PreparedImages):

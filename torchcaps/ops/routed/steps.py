@@ -23,8 +23,10 @@ def squash_gradient(s: Tensor, grad: Tensor, kind: str) -> Tensor:
     elif kind == "exponential":
         f = -torch.expm1(-n) / n
         slope = (torch.exp(-n) - f) / n
-    else:  # unit
+    elif kind == "unit":
         f, slope = 1 / n, -1 / n.square()
+    else:  # none
+        f, slope = torch.ones_like(n), torch.zeros_like(n)
     radial = (s * grad).sum(dim=-1, keepdim=True) * slope / n
     return torch.where(present, f * grad + radial * s, 0)
 
