@@ -1,0 +1,295 @@
+"""Where children send themselves: how decided a routing is, what its iterations change, and who takes no part."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from torchcaps.analysis.gradients import evaluating
+from torchcaps.capsules import Capsules
+from torchcaps.layers import CapsuleConv2d, CapsuleLinear, ClassCapsules
+from torchcaps.models.capsnet import CapsNet
+from torchcaps.models.matrix_capsnet import MatrixCapsNet
+from torchcaps.ops.result import RoutingTrace
+
+ImageCapsules = CapsNet | MatrixCapsNet
+CapsuleLayer = CapsuleLinear | CapsuleConv2d | ClassCapsules
+
+DEAD = 0.01
+"""A capsule that is never more active than this is dead."""
+
+_NOTHING = 1e-12
+_AT_ONCE = 8  # images whose votes on a grid are stored: 75 MB for 4×4 windows of 3×3 with 32 types
+
+
+def coupling_entropy(coupling: Tensor) -> Tensor:
+    """−Σ_j c_ij ln c_ij in nats, mean over the children: ``[..., I, J]`` → ``[...]``; ln J is uniform, 0 one parent.
+
+    A child's couplings are divided by their sum first, since leaky and amended routings keep a part back. A child that
+    sends nothing is left out; if none sends anything, the entropy is 0.
+    """
+    shares, sends = _shares(coupling)
+    entropy = -torch.special.xlogy(shares, shares).sum(dim=-1)
+    return _mean_of_senders(entropy, sends)
+
+
+def polarisation(coupling: Tensor, parents: Tensor | None = None) -> Tensor:
+    """(J max_j c_ij − 1) / (J − 1), mean over the children: ``[..., I, J]`` → ``[...]``; 0 is uniform, 1 one parent.
+
+    Couplings are normalised as in :func:`coupling_entropy`. Among fewer than two parents there is no choice: 1.
+
+    Args:
+        coupling: of every child.
+        parents: how many of the J parents each child can send to ``[I]``; not given: all of them.
+    """
+    shares, sends = _shares(coupling)
+    count = torch.tensor(coupling.shape[-1], device=coupling.device) if parents is None else parents
+    largest = shares.amax(dim=-1)
+    choice = torch.where(count > 1, (count * largest - 1).clamp_min(0) / (count - 1).clamp_min(1), 1)
+    return _mean_of_senders(choice, sends)
+
+
+def flip_rates(activation: Tensor, objects: int = 1) -> Tensor:
+    """The share of images whose answer changes from an iteration to the next: ``[r, B, J]`` → ``[r − 1]``.
+
+    The answer is the set of the ``objects`` most active classes, in any order.
+    """
+    chosen = activation.topk(objects, dim=-1).indices.sort(dim=-1).values  # [r, B, M]
+    changed = (chosen[1:] != chosen[:-1]).any(dim=-1)
+    return changed.to(activation.dtype).mean(dim=-1)
+
+
+def dead_capsules(activation: Tensor, least: float = DEAD) -> Tensor:
+    """Which capsules are in none of the N images more active than ``least``: ``[N, K]`` → bool ``[K]``.
+
+    Mitterreiter et al. 2023, arXiv 2301.01583, found that many capsules starve while a network is trained; the
+    threshold is ours. The same call on shares of coupling that each parent receives finds those nobody sends to.
+    """
+    if activation.dim() != 2 or not len(activation):
+        raise ValueError(f"activations must be of at least one image [N, K], got shape {tuple(activation.shape)}.")
+    return activation.amax(dim=0) <= least
+
+
+class LayerRouting(NamedTuple):
+    """How one layer routes, over many images. A routing without iterations has r = 1.
+
+    On a grid where children choose among all parents that see them, a child's parents are those at all positions.
+    Where every window is routed on its own, a child counts once for each window that it is in.
+
+    Attributes:
+        name: of the layer in the model.
+        entropy: ``[r]``, :func:`coupling_entropy`, mean over the images.
+        largest_entropy: of uniform couplings: ln J, on a grid the mean of ln(parents that see a child).
+        polarisation: ``[r]``, mean over the images.
+        flips: ``[r − 1]``, :func:`flip_rates`; None but for the class layer.
+        objective: ``[r]``, what the algorithm descends, mean over the images.
+        dead_children: bool ``[H·W·T]``, :func:`dead_capsules` of the layer's children.
+        dead_parents: bool ``[J]``, on a grid ``[H'·W'·J]``.
+        agreement: ``[r]``: Σ c_ij cos(û_ij, v_j) / Σ c_ij, mean over the images; 1 if all votes point the same way.
+        received: ``[J]`` or ``[H'·W'·J]``: what comes to a parent in the last iteration, over the mean of the parents
+            at its position; 1 for uniform couplings, 0 for a parent that nobody sends to. Mean over the images.
+    """
+
+    name: str
+    entropy: Tensor
+    largest_entropy: float
+    polarisation: Tensor
+    flips: Tensor | None
+    objective: Tensor
+    dead_children: Tensor
+    dead_parents: Tensor
+    agreement: Tensor
+    received: Tensor
+
+
+def routing_by_layer(model: nn.Module, images: Tensor, batch: int = 64) -> list[LayerRouting]:
+    """How each layer of capsules routes images ``[N, C, H, W]``, from the first to the class capsules.
+
+    Args:
+        model: a CapsNet or a MatrixCapsNet.
+        images: as the model takes them.
+        batch: images at a time.
+    """
+    model = require_image_capsules(model)
+    if not len(images):
+        raise ValueError("routing is measured as a mean over images: give at least one.")
+    layers = _routed_layers(model)
+    found: dict[str, list[_Measured]] = {name: [] for name, _ in layers}
+    with evaluating(model), torch.inference_mode():
+        for some in torch.split(images, batch):
+            capsules = model.primary_capsules(some)
+            for name, layer in layers:
+                count = batch if isinstance(layer, CapsuleLinear) else _AT_ONCE
+                parts = zip(torch.split(capsules.pose, count), torch.split(capsules.activation, count), strict=True)
+                found[name] += [_measured(layer, Capsules(pose, activation)) for pose, activation in parts]
+                capsules = layer(capsules)
+    objects = model.objects if isinstance(model, CapsNet) else 1
+    last = layers[-1][0]
+    return [_summed_up(name, parts, objects if name == last else None) for name, parts in found.items()]
+
+
+class Flow(NamedTuple):
+    """What flows into the class capsules from where, for one image.
+
+    Attributes:
+        coupling: ``[r, H, W, T, J]``.
+        child_activation: ``[H, W, T]``.
+        parent_activation: ``[r, J]``.
+        places: ``[H, W, 2]``: row and column of the pixel in the middle of what each child sees; half numbers lie
+            between two pixels. With padding it may lie outside the image.
+    """
+
+    coupling: Tensor
+    child_activation: Tensor
+    parent_activation: Tensor
+    places: Tensor
+
+
+def routing_flow(model: nn.Module, image: Tensor) -> Flow:
+    """Follow one image ``[C, H, W]`` into the class capsules, iteration by iteration."""
+    model = require_image_capsules(model)
+    if image.dim() != 3:
+        raise ValueError(f"one image has shape [channels, height, width], got {tuple(image.shape)}.")
+    with evaluating(model), torch.inference_mode():
+        children = model.primary_capsules(image[None])
+        if isinstance(model, MatrixCapsNet):
+            children = model.conv_capsules(children)
+        trace = _trace(model.class_capsules, children)
+    grid = children.activation.shape[1:]  # H, W, T
+    steps, classes = trace.activation.shape[0], model.classes
+    return Flow(
+        trace.coupling.reshape(steps, *grid, classes),
+        children.activation[0],
+        trace.activation.reshape(steps, classes),
+        receptive_centres(model, (grid[0], grid[1])),
+    )
+
+
+def receptive_centres(model: ImageCapsules, size: tuple[int, int]) -> Tensor:
+    """Row and column of the middle of what each child of the class capsules sees: ``[H, W, 2]``.
+
+    A window of k with stride s and padding p, over a grid whose position i is at o + i·j, puts position i at
+    o + j((k − 1)/2 − p) + i·j·s.
+    """
+    at, jump = [0.0, 0.0], [1, 1]
+    for layer in (*model.stem, model.primary.conv, *getattr(model, "conv_capsules", ())):
+        if isinstance(layer, nn.ZeroPad2d):  # a small image on its canvas: left, right, top, bottom
+            at = [at[0] - layer.padding[2], at[1] - layer.padding[0]]
+        elif isinstance(layer, nn.Conv2d | CapsuleConv2d):
+            assert not isinstance(layer.padding, str)  # no layer here is made with a name
+            for dim, (kernel, padding) in enumerate(zip(layer.kernel_size, layer.padding, strict=True)):
+                at[dim] += jump[dim] * ((kernel - 1) / 2 - padding)
+                jump[dim] *= layer.stride[dim]
+    rows, columns = (o + j * torch.arange(n) for o, j, n in zip(at, jump, size, strict=True))
+    return torch.stack(torch.meshgrid(rows, columns, indexing="ij"), dim=-1)
+
+
+def require_image_capsules(model: nn.Module) -> ImageCapsules:
+    """Raise unless the routing of this model can be followed; return it."""
+    if isinstance(model, CapsNet | MatrixCapsNet):
+        return model
+    raise ValueError(
+        f"the routing of images can be followed in a CapsNet or a MatrixCapsNet; a {type(model).__name__} has no "
+        "capsules on an image grid."
+    )
+
+
+class _Measured(NamedTuple):
+    """One layer and b images."""
+
+    entropy: Tensor  # [r, b]
+    polarisation: Tensor  # [r, b]
+    objective: Tensor  # [r, b]
+    agreement: Tensor  # [r, b]
+    parent_activation: Tensor  # [r, b, P·J]
+    child_activation: Tensor  # [b, I]
+    received: Tensor  # [b, P·J]
+    largest_entropy: float
+
+
+def _routed_layers(model: ImageCapsules) -> list[tuple[str, CapsuleLayer]]:
+    between = model.conv_capsules if isinstance(model, MatrixCapsNet) else ()
+    named: list[tuple[str, CapsuleLayer]] = []
+    for at, layer in enumerate(between):
+        assert isinstance(layer, CapsuleConv2d)
+        named.append((f"conv_capsules.{at}", layer))
+    return [*named, ("class_capsules", model.class_capsules)]
+
+
+def _trace(layer: CapsuleLayer, capsules: Capsules) -> RoutingTrace:
+    trace = layer.route(capsules, trace=True).trace
+    assert trace is not None  # it was asked for
+    return trace
+
+
+def _measured(layer: CapsuleLayer, capsules: Capsules) -> _Measured:
+    trace, votes = _trace(layer, capsules), layer.votes(capsules)
+    coupling, poses, parents = trace.coupling, trace.pose, trace.activation
+    if isinstance(layer, CapsuleLinear):  # one window over everything, with one type at every place
+        votes, coupling = votes[:, None, :, None], coupling[:, :, None, :, None]  # [b, P, W, T, J, D], [r, …, J]
+        poses, parents = poses[:, :, None], parents[:, :, None]  # [r, b, P, J, D], [r, b, P, J]
+    directions = torch.einsum("rbpwtj,bpwtjd->rbpjd", coupling, nn.functional.normalize(votes, dim=-1))
+    agreeing = (directions * nn.functional.normalize(poses, dim=-1)).flatten(2).sum(dim=2)
+    received = coupling[-1].sum(dim=(2, 3))  # [b, P, J]
+    by_child, choices = _by_child(layer, capsules, coupling)
+    return _Measured(
+        coupling_entropy(by_child),
+        polarisation(by_child, choices),
+        trace.objective,
+        agreeing / coupling.flatten(2).sum(dim=2).clamp_min(_NOTHING),
+        parents.flatten(2),
+        capsules.activation.flatten(1),
+        (received / received.mean(dim=-1, keepdim=True).clamp_min(_NOTHING)).flatten(1),
+        float(choices[choices > 0].log().mean()),
+    )
+
+
+def _by_child(layer: CapsuleLayer, capsules: Capsules, coupling: Tensor) -> tuple[Tensor, Tensor]:
+    """Couplings ``[r, b, P, W, T, J]`` as choices ``[r, b, N, K]``, and how many parents there are for each ``[N]``."""
+    windows, places, types, parents = coupling.shape[2:]
+    if isinstance(layer, CapsuleLinear) or windows == 1 or layer.compete == "types":
+        return coupling.flatten(2, 4), coupling.new_full((windows * places * types,), parents)
+    table = layer.windows(tuple(capsules.activation.shape[1:-1])).table(coupling.device)  # [P, W]: positions
+    positions = math.prod(capsules.activation.shape[1:-1])
+    window = torch.full((positions, places), -1, device=coupling.device)  # in which a position is at that place
+    at, place = (table >= 0).nonzero(as_tuple=True)
+    window[table[at, place], place] = at
+    seen = coupling[:, :, window.clamp_min(0), torch.arange(places, device=coupling.device)]  # [r, b, Q, W, T, J]
+    seen = seen * (window >= 0)[:, :, None, None]
+    choices = (window >= 0).sum(dim=1) * parents
+    return seen.movedim(4, 3).flatten(4).flatten(2, 3), choices.repeat_interleave(types).to(coupling.dtype)
+
+
+def _summed_up(name: str, parts: list[_Measured], objects: int | None) -> LayerRouting:
+    """All images together; ``objects`` are given for the class layer."""
+
+    def whole(field: str, dim: int) -> Tensor:
+        return torch.cat([getattr(part, field) for part in parts], dim=dim)
+
+    parents = whole("parent_activation", 1)
+    return LayerRouting(
+        name,
+        whole("entropy", 1).mean(dim=1),
+        parts[0].largest_entropy,
+        whole("polarisation", 1).mean(dim=1),
+        None if objects is None else flip_rates(parents, objects),
+        whole("objective", 1).mean(dim=1),
+        dead_capsules(whole("child_activation", 0)),
+        dead_capsules(parents[-1]),
+        whole("agreement", 1).mean(dim=1),
+        whole("received", 0).mean(dim=0),
+    )
+
+
+def _shares(coupling: Tensor) -> tuple[Tensor, Tensor]:
+    """Couplings over their sum for each child ``[..., I, J]``, and which children send anything ``[..., I]``."""
+    total = coupling.sum(dim=-1)
+    sends = total > _NOTHING
+    return coupling / torch.where(sends, total, 1)[..., None], sends
+
+
+def _mean_of_senders(values: Tensor, sends: Tensor) -> Tensor:
+    return torch.where(sends, values, 0).sum(dim=-1) / sends.sum(dim=-1).clamp_min(1)
