@@ -22,8 +22,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from benchmarks.memory import peak_of
 from torchcaps import __version__, create_model
+from torchcaps.experiments.memory import peak_of
 from torchcaps.losses import spread_loss
 from torchcaps.ops import RoutingOutput, Windows, routed_path
 from torchcaps.ops.schedules import named_schedule, resolve_schedule

@@ -4,30 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
+
+from torchcaps.experiments.memory import peak_of
 
 
 def peak_extra_memory(function: str) -> float:
     """Megabytes that ``benchmarks.routing.<function>`` takes at its peak beyond what it is given and gives back."""
     output = subprocess.check_output([sys.executable, "-m", "benchmarks.memory", function], text=True)
     return float(output)
-
-
-def _status(field: str) -> int:
-    with open("/proc/self/status") as file:
-        for line in file:
-            if line.startswith(field + ":"):
-                return int(line.split()[1]) * 1024
-    raise RuntimeError(f"/proc/self/status has no {field}")
-
-
-def peak_of(function: Callable[[], object]) -> tuple[int, int]:
-    """Resident bytes before a call, and the most while it runs."""
-    before = _status("VmRSS")
-    with open("/proc/self/clear_refs", "w") as file:
-        file.write("5")  # resets the peak
-    function()
-    return before, _status("VmHWM")
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from torchcaps.checks import require_finite, require_float, require_mask
 from torchcaps.ops.squash import length
@@ -74,6 +75,16 @@ class Capsules(NamedTuple):
                 tensor = tensor.masked_fill(hidden, 0)
             require_finite(name, tensor)
         return self
+
+
+def name_for_export(cls: type) -> None:
+    """Give a named tuple the name under which ``torch.export.save`` writes it; without one it refuses."""
+    register = getattr(pytree, "_register_namedtuple", None)
+    if register is not None:  # torch has no public way to do this yet
+        register(cls, serialized_type_name=f"{cls.__module__}.{cls.__qualname__}")
+
+
+name_for_export(Capsules)
 
 
 def require_capsules(layer: str, capsules: Capsules) -> Capsules:

@@ -90,10 +90,12 @@ def guarded(run: Callable[[], int], debug: bool) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader, such as `head`, has left
         return 0
     except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] == "torchcaps":
+        missing = (error.name or "").split(".")[0]
+        if missing == "torchcaps":
             raise
+        extra = "explain" if missing == "matplotlib" else "train"
         print(
-            f"torchcaps: this command needs {error.name!r}, which is not installed: pip install 'torchcaps[train]'",
+            f"torchcaps: this command needs {error.name!r}, which is not installed: pip install 'torchcaps[{extra}]'",
             file=sys.stderr,
         )
         return 2

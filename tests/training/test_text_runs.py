@@ -257,7 +257,7 @@ def test_other_data_is_read_as_the_models_own(tmp_path):
     assert "What" in spec.vocabulary.words
     own = [f"What Thing {name},{name}" for name in classes]
     (tmp_path / "own.csv").write_text("\n".join(["text,label", *own * 5]))
-    texts = evaluation._evaluation_texts(
+    texts = evaluation.evaluation_texts(
         DataOptions(name=str(tmp_path / "own.csv")), runs.read_run_recipe(tmp_path / "run"), "test", spec
     )
     assert not (texts.numbers == 1).any(), "no word is unknown"

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from rich.style import Style
 from rich.text import Text
 
+from torchcaps.analysis.pages import COLOURS, WORDS_STYLE
 from torchcaps.analysis.words import By, DecidingWords, top_ngrams
 
 FOR, AGAINST = (46, 160, 67), (218, 54, 51)
@@ -42,7 +43,7 @@ MEANING = {
 
 def page(found: Sequence[DecidingWords], title: str, by: By = "couplings") -> str:
     """A complete HTML page, without scripts and without anything from elsewhere."""
-    texts = "\n".join(_article(words) for words in found)
+    texts = "\n".join(article(words) for words in found)
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -54,9 +55,7 @@ def page(found: Sequence[DecidingWords], title: str, by: By = "couplings") -> st
 <body>
 <main>
 <h1>{html.escape(title)}</h1>
-<p class="key"><span class="word" style="--s:100%" data-side="for">speaks for</span>
-<span class="word" style="--s:100%" data-side="against">speaks against</span>
-the class; <i>unknown words</i> are in italics. {MEANING[by]}</p>
+{key(by)}
 {texts}
 </main>
 </body>
@@ -64,7 +63,21 @@ the class; <i>unknown words</i> are in italics. {MEANING[by]}</p>
 """
 
 
-def _article(words: DecidingWords) -> str:
+def key(by: By = "couplings") -> str:
+    """What the colours mean, as HTML."""
+    return f"""<p class="key"><span class="word" style="--s:100%" data-side="for">speaks for</span>
+<span class="word" style="--s:100%" data-side="against">speaks against</span>
+the class; <i>unknown words</i> are in italics. {MEANING[by]}</p>"""
+
+
+def article(words: DecidingWords, remark: str = "", level: int = 2) -> str:
+    """One text as HTML.
+
+    Args:
+        words: of the text.
+        remark: HTML behind the class and its score.
+        level: of the heading.
+    """
     spans = []
     for token, known, value, strength in zip(
         words.tokens, words.known, words.relevance.tolist(), strengths(words), strict=True
@@ -77,25 +90,16 @@ def _article(words: DecidingWords) -> str:
     rows = "".join(f"<tr><td>{html.escape(text)}</td><td>{value:+.4f}</td></tr>" for text, value in top_ngrams(words))
     table = f"<table><caption>strongest n-grams, by couplings</caption>{rows}</table>" if rows else ""
     return (
-        f"<article><h2>{html.escape(words.label)} <small>{words.score:.3f}</small></h2>"
+        f"<article><h{level}>{html.escape(words.label)} <small>{words.score:.3f}{remark}</small></h{level}>"
         f"<p>{' '.join(spans) or '<i>(no word)</i>'}</p>{table}</article>"
     )
 
 
-STYLE = """
-:root { color-scheme: light dark; --paper: #ffffff; --ink: #1f2328; --soft: #59636e; --line: #d1d9e0;
-  --for: #2da44e; --against: #e5534b; }
-@media (prefers-color-scheme: dark) { :root { --paper: #0d1117; --ink: #f0f6fc; --soft: #9198a1; --line: #3d444d;
-  --for: #238636; --against: #b62324; } }
-body { margin: 0; background: var(--paper); color: var(--ink); font: 1rem/1.6 system-ui, sans-serif; }
+STYLE = (
+    COLOURS
+    + """
 main { max-width: 46rem; margin: 0 auto; padding: 1.5rem; }
-h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin: 0 0 .5rem; } small, .key, caption { color: var(--soft); }
-article { border-top: 1px solid var(--line); padding: 1.2rem 0; }
-article p { font-size: 1.15rem; line-height: 2; margin: 0 0 .8rem; overflow-wrap: anywhere; }
-.key .word { color: var(--ink); }
-.word { padding: .15em .3em; border-radius: .3em; }
-.word[data-side=for] { background: color-mix(in srgb, var(--for) var(--s), transparent); }
-.word[data-side=against] { background: color-mix(in srgb, var(--against) var(--s), transparent); }
-table { border-collapse: collapse; font-size: .9rem; } caption { text-align: left; }
-td { padding: .1rem 1rem .1rem 0; } td:last-child { font-variant-numeric: tabular-nums; text-align: right; }
+h1 { font-size: 1.5rem; }
 """
+    + WORDS_STYLE
+)

@@ -4,13 +4,17 @@ from torchcaps.commands.base import Command, CommandError
 from torchcaps.commands.data import DATA
 from torchcaps.commands.describe import INFO, MODELS
 from torchcaps.commands.evaluate import EVALUATE
+from torchcaps.commands.explain import EXPLAIN
 from torchcaps.commands.predict import PREDICT
+from torchcaps.commands.reproduce import REPRODUCE
 from torchcaps.commands.train import TRAIN
 
 COMMANDS: dict[str, Command] = {
     "train": TRAIN,
     "evaluate": EVALUATE,
     "predict": PREDICT,
+    "explain": EXPLAIN,
+    "reproduce": REPRODUCE,
     "data": DATA,
     "models": MODELS,
     "info": INFO,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 EXAMPLES = """  torchcaps train                                    the quickstart: digits in two minutes
   torchcaps train fashion-mnist --data-dir DIR       a recipe on data in DIR
   torchcaps train --data.name photos/ --epochs 10    one's own images, a folder per class
-  torchcaps train mnist --model.name capsnet-small --model.options.routing em
+  torchcaps train mnist --model.name capsnet-small --model.options.routing em --loss.kind spread
   torchcaps train text --data.name reviews.csv       one's own texts, a CSV with the columns text and label
   torchcaps train my.yaml --print-config             what would be run
   torchcaps train --resume runs/quickstart-1         go on after Ctrl-C or a crash

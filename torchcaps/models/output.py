@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from torchcaps.capsules import Capsules
+from torchcaps.capsules import Capsules, name_for_export
 
 
 class ModelOutput(NamedTuple):
@@ -21,3 +21,6 @@ class ModelOutput(NamedTuple):
     scores: Tensor
     capsules: Capsules | None = None
     reconstruction: Tensor | None = None
+
+
+name_for_export(ModelOutput)

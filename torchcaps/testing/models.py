@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 
 import torch
 from torch import Tensor, nn
@@ -82,9 +83,15 @@ def check_model_compile(model: nn.Module, images: Tensor, backend: str = "aot_ea
 
 
 def check_model_export(model: nn.Module, images: Tensor) -> None:
-    """``torch.export`` takes the model, and the exported program gives the same output."""
+    """``torch.export`` takes the model, and the exported program gives the same output, also saved and loaded."""
     program = torch.export.export(model.eval(), (images,))
-    _same(_tensors(program.module()(images)), _tensors(model(images)), "torch.export changed the result")
+    expected = _tensors(model(images))
+    _same(_tensors(program.module()(images)), expected, "torch.export changed the result")
+    file = io.BytesIO()
+    torch.export.save(program, file)
+    file.seek(0)
+    loaded = torch.export.load(file).module()
+    _same(_tensors(loaded(images)), expected, "torch.export.save and load changed the result")
 
 
 def check_text_padding(model: nn.Module, numbers: Tensor) -> None:

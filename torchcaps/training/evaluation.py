@@ -83,10 +83,10 @@ def evaluate(
     if isinstance(spec, TextSpec):
         if crops is not None:
             raise RunError("--crops is for images; this is a text model.")
-        texts = _evaluation_texts(options, recipe, split, spec)
+        texts = evaluation_texts(options, recipe, split, spec)
         measured = measure_labels(model, texts) if texts.multi_label else measure(model, texts)
     else:
-        measured = measure(model, _evaluation_images(options, split, crops, spec, overrides is not None))
+        measured = measure(model, evaluation_images(options, split, crops, spec, overrides is not None))
     result = {"data": options.name, "split": split, **measured}
     if overrides is None and crops is None:
         try:
@@ -96,9 +96,10 @@ def evaluate(
     return result
 
 
-def _evaluation_images(
+def evaluation_images(
     options: DataOptions, split: str, crops: Literal[1, 13] | None, spec: ModelSpec, other: bool
 ) -> ImageSource:
+    """The images of a split as a trained model sees them; ``other`` than those of its own data must fit it."""
     if is_text(options.name):
         raise RunError(f"{options.name} has texts, but this model reads images.")
     options = replace(options, **asdict(spec.preparation))
@@ -111,7 +112,8 @@ def _evaluation_images(
     return source
 
 
-def _evaluation_texts(options: DataOptions, recipe: Recipe, split: str, spec: TextSpec) -> Texts:
+def evaluation_texts(options: DataOptions, recipe: Recipe, split: str, spec: TextSpec) -> Texts:
+    """The texts of a split as a trained model reads them, which must be of its classes."""
     if not is_text(options.name):
         raise RunError(f"{options.name} is no text, but this model was trained on {recipe.data.name} and reads words.")
     text = recipe.text if options.name == recipe.data.name else replace(recipe.text, fold=0)  # a fold is of its data

@@ -1,0 +1,368 @@
+"""Reports of trained models: complete, closed in themselves, and with the numbers that direct calls give."""
+
+import html.parser
+import io
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from torchcaps.analysis.charts import Curve, LineChart, line_png, line_svg, log_share, round_ticks
+from torchcaps.analysis.couplings import Flow, routing_by_layer
+from torchcaps.analysis.equivariance import movements
+from torchcaps.analysis.explain.cases import _matched
+from torchcaps.analysis.explain.flow import NEUTRAL, PALETTE, TITLE, WHOLES, colour_of, flow_png, lay_out, panel_svgs
+from torchcaps.analysis.explain.report import explain
+from torchcaps.analysis.explain.subject import load_subject
+from torchcaps.analysis.pages import Section, heat_cell, number, page, table
+from torchcaps.analysis.perturbation import pose_effects
+from torchcaps.analysis.pictures import BLUE, ORANGE, sheet, two_colours
+from torchcaps.data.options import DataOptions
+from torchcaps.data.sources import training_sources
+from torchcaps.training.evaluation import evaluate
+from torchcaps.training.fit import train
+from torchcaps.training.recipes import recipe_from_file
+from torchcaps.training.runs import (
+    WEIGHTS,
+    RunError,
+    load_model,
+    model_spec,
+    read_run_recipe,
+    save_weights,
+    write_recipe,
+)
+
+VOID = {"meta", "img", "br", "link", "hr", "input"}
+BLOCKS = {"p", "div", "figure", "table", "section", "article", "h1", "h2", "h3", "h4", "details", "dl", "ol"}
+
+
+class Checked(html.parser.HTMLParser):
+    """Reads a page and refuses what is not closed, not described, or from elsewhere."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.ids, self.links, self.headings, self.images = [], set(), [], [], 0
+        self.said = ""
+        self.feed(text)
+        self.close()
+        assert not self.open
+        assert {link[1:] for link in self.links} <= self.ids
+        steps = [(b, a) for a, b in zip(self.headings, self.headings[1:], strict=False)]
+        assert all(after <= before + 1 for after, before in steps), self.headings
+        assert self.headings.count(1) == 1
+
+    def handle_starttag(self, tag, attributes):
+        given = dict(attributes)
+        assert tag != "script"
+        assert not any(name.startswith("on") for name in given)
+        assert not (tag in BLOCKS and "p" in self.open), f"{tag} within a paragraph"
+        if "src" in given or (tag == "image" and "href" in given):
+            assert given.get("src", given.get("href")).startswith("data:image/png;base64,")
+        if tag == "a":
+            assert given["href"].startswith("#")
+            self.links.append(given["href"])
+        if tag == "img":
+            assert given["alt"]
+            self.images += 1
+        if tag == "svg":
+            assert given.get("aria-label") or given.get("aria-hidden")
+        if "id" in given:
+            assert given["id"] not in self.ids
+            self.ids.add(given["id"])
+        if tag in ("h1", "h2", "h3", "h4"):
+            self.headings.append(int(tag[1]))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_data(self, data):
+        self.said += data
+
+    def handle_endtag(self, tag):
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+
+def checked_report(run, output, **options):
+    """Make a report and look at all that every report must have."""
+    report = explain(run, output, **options)
+    text = report.page.read_text(encoding="utf-8")
+    found = Checked(text)
+    assert "http://" not in text
+    assert "https://" not in text
+    assert "nan" not in found.said.lower()
+    assert len(text) < 5e6
+    assert json.loads((report.page.parent / "numbers.json").read_text(encoding="utf-8")) == report.numbers
+    for file in report.page.parent.glob("pictures/*"):
+        with Image.open(file) as picture:
+            picture.verify()
+    assert not list(report.page.parent.rglob(".*")), "no temporary file is left"
+    return report, found, text
+
+
+def images_in_classes(path, count=60, shape=(12, 12), classes=3):
+    """Images that are bright in a band which says the class, as .npz."""
+    generator = np.random.default_rng(0)
+    labels = np.arange(count) % classes
+    images = generator.integers(0, 60, (count, *shape), dtype=np.uint8)
+    for image, label in zip(images, labels, strict=True):
+        image[4 * label : 4 * label + 4] += 150
+    np.savez(path, x=images, y=labels)
+    return str(path)
+
+
+def untrained(folder, data, *overrides):
+    """A run folder as training leaves it, without the training."""
+    recipe = recipe_from_file("quickstart", [f"--data.name={data}", *overrides])
+    spec = model_spec(recipe, training_sources(recipe.data, 0)[0])
+    folder.mkdir()
+    write_recipe(folder, recipe)
+    torch.manual_seed(1)
+    save_weights(folder / WEIGHTS, spec.build(), spec)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    return images_in_classes(tmp_path_factory.mktemp("tiny") / "tiny.npz")
+
+
+@pytest.fixture(scope="module")
+def trained_run(tiny, tmp_path_factory):
+    """A capsule network with a decoder that has learnt a little."""
+    folder = tmp_path_factory.mktemp("report") / "run"
+    folder.mkdir()
+    words = [f"--data.name={tiny}", "--epochs=2", "--training.batch_size=6", "--data.validation=0.2"]
+    train(recipe_from_file("quickstart", words), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole_report(trained_run, tmp_path_factory):
+    return checked_report(trained_run, tmp_path_factory.mktemp("explained"))
+
+
+def test_a_capsule_network_has_every_section(whole_report):
+    report, found, text = whole_report
+    assert found.ids == {"reconstructions", "dimensions", "routing", "movements"}
+    assert found.images > 3 * 16
+    assert text.count("<details open>") == 1
+    assert text.count("<summary>") == 3
+    assert "capsnet-small" in text
+    names = {path.name for path in report.page.parent.glob("pictures/*.png")}
+    expected = {"reconstructions-right-01.png", "dimensions-0.png", "routing-flow-1.png", "routing-gradients.png"}
+    assert expected | {"movements-rotate.png", "movements-rotate-images.png"} <= names
+
+
+def test_the_numbers_are_those_of_direct_calls(trained_run, whole_report):
+    numbers = whole_report[0].numbers
+    model, spec = load_model(trained_run)
+    subject = load_subject(trained_run, read_run_recipe(trained_run), model, spec)
+    batch = subject.batch
+    assert numbers["accuracy"] == evaluate(trained_run)["accuracy"]
+    assert numbers["images"] == numbers["test_images"] == 12
+    drawn = model.decoder(subject.capsules, subject.predictions[:, 0])
+    error = float((drawn - batch.targets).square().mean().detach())
+    assert numbers["reconstructions"]["error_per_pixel"] == pytest.approx(error, rel=1e-4)
+    layer = routing_by_layer(model, batch.inputs)[-1]
+    assert numbers["routing"]["layers"][-1]["entropy"] == pytest.approx(layer.entropy.tolist(), rel=1e-4)
+    moved = movements(model, batch.inputs, batch.labels, ["rotate"])[0]
+    shown = next(kind for kind in numbers["movements"]["kinds"] if kind["kind"] == "rotate")
+    assert shown["activation"] == pytest.approx(moved.activation.tolist(), rel=1e-4)
+    of_class = (subject.labels[:, 0] == 0) & (subject.right if subject.right[subject.labels[:, 0] == 0].any() else True)
+    effects = pose_effects(model.decoder, subject.capsules.pose[of_class], subject.labels[of_class, 0])
+    change = numbers["dimensions"]["classes"]["0"]["change"]
+    assert np.array(change) == pytest.approx(effects.change.numpy(), abs=1e-3)
+
+
+def test_again_is_the_same_and_other_files_are_left_alone(trained_run, tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    first = explain(trained_run, tmp_path, images=5, seed=3)
+    content = first.page.read_bytes()
+    assert explain(trained_run, tmp_path, images=5, seed=3).page.read_bytes() == content
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+    assert first.numbers["images"] == 5
+
+
+def test_two_digits_are_told_apart_by_colour(tmp_path):
+    run = untrained(tmp_path / "run", "multi-mnist")
+    report, found, text = checked_report(run, tmp_path / "out", images=30)
+    assert found.ids == {"segmentation", "dimensions", "routing", "movements"}
+    assert report.numbers["share_of_objects_found"] >= report.numbers["accuracy"]
+    case = report.numbers["segmentation"]["cases"]["wrong"][0]
+    assert len(case["labels"]) == len(case["predictions"]) == 2
+    with Image.open(tmp_path / "out" / "pictures" / "segmentation-wrong-01.png") as picture:
+        assert picture.size == (4 * 36 + 3 * 4, 36)
+        pixels = np.asarray(picture.convert("RGB"), dtype=int)
+    assert np.ptp(pixels[:, :36], axis=2).max() == 0, "the input is grey"
+    assert np.ptp(pixels[:, -36:], axis=2).max() > 150, "the digits are coloured"
+    assert "mean of all objects" in text
+
+
+def test_matrix_capsules_have_routing_and_movements(tiny, tmp_path):
+    words = ["--model.name=matrix-capsnet-small", "--loss.kind=spread", "--loss.reconstruction_scale=0"]
+    run = untrained(tmp_path / "run", tiny, *words)
+    report, found, text = checked_report(run, tmp_path / "out", images=6)
+    assert found.ids == {"predictions", "routing", "movements"}
+    assert "no decoder" in text
+    assert [layer["name"] for layer in report.numbers["routing"]["layers"]] == ["conv_capsules.0", "class_capsules"]
+
+
+def test_a_network_without_capsules_has_its_predictions(tiny, tmp_path):
+    run = untrained(tmp_path / "run", tiny, "--model.name=cnn-small", "--loss.kind=cross-entropy")
+    report, found, text = checked_report(run, tmp_path / "out")
+    assert found.ids == {"predictions"}
+    assert "need capsules" in text
+    cases = report.numbers["predictions"]["cases"]
+    assert cases["right"] or cases["wrong"]
+
+
+@pytest.mark.parametrize(
+    ("shape", "overrides"),
+    [
+        ((20, 24, 3), []),
+        ((20, 24, 3), ["--model.options.decoder=false", "--loss.reconstruction_scale=0"]),
+        ((20, 20), ["--data.standardize=true", "--data.crop=16", "--data.crops=13", "--data.shift=0"]),
+        ((50, 50), []),
+        ((12, 12), ["--model.options.routing={name: dynamic, iterations: 1}"]),
+        ((12, 12), ["--model.options.routing=uniform"]),
+    ],
+)
+def test_other_images_and_models(shape, overrides, tmp_path):
+    """Colour, no square, no decoder, standardised patches, large images, a single iteration."""
+    data = images_in_classes(tmp_path / "own.npz", shape=shape)
+    report, _, _ = checked_report(untrained(tmp_path / "run", data, *overrides), tmp_path / "out")
+    assert report.numbers["images"] == 12
+
+
+def test_fewer_images_than_classes(tmp_path):
+    """Two test images of one class out of three."""
+    images = np.zeros((30, 12, 12), dtype=np.uint8)
+    images[np.arange(30), np.arange(30) % 12] = 255
+    labels = np.arange(30) % 3
+    np.savez(tmp_path / "few.npz", x=images, y=labels, x_test=images[:2], y_test=np.array([1, 1]))
+    run = untrained(tmp_path / "run", tmp_path / "few.npz")
+    report, _, text = checked_report(run, tmp_path / "out")
+    assert report.numbers["images"] == 2
+    assert list(report.numbers["dimensions"]["classes"]) == ["1"]
+    assert "There is no" in text
+
+
+def test_names_with_signs_are_shown_as_they_are(tmp_path):
+    generator = np.random.default_rng(0)
+    names = np.array(["<b>", 'a "quoted" & long name'])
+    images = generator.integers(0, 255, (40, 12, 12), dtype=np.uint8)
+    np.savez(tmp_path / "odd.npz", x=images, y=np.arange(40) % 2, class_names=names)
+    _, _, text = checked_report(untrained(tmp_path / "run", tmp_path / "odd.npz"), tmp_path / "out")
+    assert "&lt;b&gt;" in text
+    assert "<b></b>" not in text
+
+
+def test_what_cannot_be_explained(trained_run, tmp_path):
+    with pytest.raises(RunError, match="at least 1"):
+        explain(trained_run, tmp_path, images=0)
+    with pytest.raises(RunError, match="not a run folder"):
+        explain(tmp_path)
+    with pytest.raises(RunError, match="has images of"):
+        explain(trained_run, tmp_path, DataOptions(name="mnist-mini"))
+
+
+@pytest.fixture
+def flow():
+    """Two iterations, 1×2 places, two types, three wholes: one part sends to the last whole, one to the first."""
+    coupling = torch.full((2, 1, 2, 2, 3), 1 / 3)
+    coupling[1, 0, 0, 0] = torch.tensor([0.05, 0.05, 0.9])
+    coupling[1, 0, 1, 1] = torch.tensor([0.8, 0.1, 0.1])
+    activation = torch.tensor([[[0.9, 0.0], [0.1, 0.8]]])
+    parents = torch.tensor([[0.3, 0.3, 0.3], [0.6, 0.1, 0.9]])
+    return Flow(coupling, activation, parents, torch.tensor([[[4.0, 4.0], [4.0, 12.0]]]))
+
+
+def test_a_part_is_drawn_in_its_colour_at_its_place(flow):
+    drawing = lay_out(flow, torch.zeros(1, 16, 16), ["a", "b", "c"])
+    first, last = drawing.panels
+    assert {dot.parent for dot in first.dots} == {None}, "nobody has decided yet"
+    assert len(last.dots) == 3, "what is not active is not drawn"
+    chosen = max(last.dots, key=lambda dot: dot.radius)
+    assert chosen.parent == 2
+    scale = drawing.size[0] / 16
+    assert abs(chosen.x - 4.5 * scale) < 4 * scale
+    assert abs(chosen.y - TITLE - 4.5 * scale) < 4 * scale
+    assert max(last.links, key=lambda link: link.strength).parent == 2
+    sizes = [whole.radius for whole in last.wholes]
+    assert sizes[2] > sizes[0] > sizes[1]
+    svg = panel_svgs(drawing)[1]
+    assert f'cx="{chosen.x:.1f}" cy="{chosen.y:.1f}" r="{chosen.radius:.1f}" fill="{PALETTE[2]}"' in svg
+
+
+def test_the_png_of_a_flow_has_the_colours_too(flow):
+    drawing = lay_out(flow, torch.zeros(1, 16, 16), ["a", "b", "c"])
+    picture = flow_png("flow", drawing, "a flow")
+    pixels = np.asarray(Image.open(io.BytesIO(picture.png)).convert("RGB"))
+    across = pixels.shape[1] / 2 / len(drawing.panels)  # pixels per panel at half size
+    for number_of, panel in enumerate(drawing.panels):
+        for dot in panel.dots:
+            if dot.radius > 2:
+                at = pixels[round(2 * dot.y), round(2 * (dot.x + number_of * across))]
+                assert "#" + bytes(at.tolist()).hex() == (colour_of(dot.parent) if number_of else NEUTRAL)
+        whole = panel.wholes[2]
+        at = pixels[round(2 * whole.y), round(2 * (WHOLES + number_of * across))]
+        assert "#" + bytes(at.tolist()).hex() == PALETTE[2]
+
+
+def test_many_wholes_are_shown_by_the_most_active(flow):
+    many = Flow(torch.full((1, 1, 1, 1, 40), 0.025), torch.ones(1, 1, 1), torch.linspace(0, 1, 40)[None],
+                torch.zeros(1, 1, 2))  # fmt: skip
+    drawing = lay_out(many, torch.zeros(3, 8, 4), [f"class {n}" for n in range(40)])
+    assert [whole.parent for whole in drawing.panels[0].wholes] == list(range(28, 40))
+    assert len({colour_of(n) for n in range(40)}) == 40
+
+
+def test_sheets_and_two_colours():
+    rows = [torch.ones(3, 1, 4, 5), torch.zeros(2, 3, 4, 5)]
+    picture = sheet("s", rows, "two rows", gap=1)
+    assert (picture.width, picture.height) == (3 * 6 - 1, 2 * 5 - 1)
+    pixels = np.asarray(Image.open(io.BytesIO(picture.png)))
+    assert pixels.shape == (9, 17, 4)
+    assert pixels[0, 0].tolist() == [255] * 4
+    assert pixels[5, 0].tolist() == [0, 0, 0, 255]
+    assert pixels[5, 12, 3] == pixels[4, 0, 3] == 0, "nothing is there"
+    mixed = two_colours(torch.tensor([[[1.0, 0.0]]]), torch.tensor([[[0.0, 1.0]]]))
+    assert mixed[:, 0, 0].tolist() == pytest.approx(ORANGE)
+    assert mixed[:, 0, 1].tolist() == pytest.approx(BLUE)
+
+
+def test_found_digits_are_put_in_the_order_of_their_labels():
+    labels = torch.tensor([[3, 5], [3, 5], [3, 5], [3, 5]])
+    found = torch.tensor([[5, 3], [3, 5], [7, 3], [5, 8]])
+    assert _matched(found, labels).tolist() == [[3, 5], [3, 5], [3, 7], [8, 5]]
+
+
+@pytest.mark.parametrize("values", [[0.5, 0.5], [0.0, 1.0], [-3.0, math.nan], [1e-6, 2e-6], [0.0]])
+def test_charts_of_any_numbers(values):
+    chart = LineChart("a < b", "x", [float(n) for n in range(len(values))], [Curve("y", values)])
+    svg = line_svg(chart)
+    Checked(f"<h1></h1>{svg}")
+    assert "nan" not in svg
+    assert svg.count("<circle") == sum(map(math.isfinite, values))
+    with Image.open(io.BytesIO(line_png("c", [chart]).png)) as picture:
+        picture.verify()
+
+
+def test_ticks_and_shares():
+    assert round_ticks(0, 1) == pytest.approx([0, 0.25, 0.5, 0.75, 1])
+    assert log_share(1, [1, 100]) == pytest.approx(0.5 / 2.5)
+    assert log_share(100, [1, 100]) == 1
+    assert log_share(0, [0, 1]) == 0
+
+
+def test_pieces_of_a_page():
+    body = table(["a", "b"], [["x", heat_cell(-1, 0.5, "−1")]])
+    text = page("<title>", "<h1>t</h1>", [Section("s", "S & T", body)])
+    Checked(text)
+    assert "S &amp; T" in text
+    assert "heat minus" in text
+    assert number(-0.25, 2) == "−0.25"
+    assert number(math.nan) == number(None) == "–"

@@ -1,0 +1,1 @@
+"""`torchcaps explain`: a page on a trained run, a module per section."""

@@ -1,0 +1,218 @@
+"""Right and wrong answers: the images, what is drawn from the capsules, and two digits told apart by colour."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchcaps.analysis import pages
+from torchcaps.analysis.explain.subject import Subject
+from torchcaps.analysis.pages import Section, text
+from torchcaps.analysis.pictures import BLUE, ORANGE, Picture, as_colours, enlargement, sheet, two_colours
+
+RIGHT, WRONG = 10, 8
+"""So many cases are shown."""
+
+Panels = list[tuple[str, Tensor]]
+"""What is seen beside each other: HTML below, and an image ``[C, H, W]``."""
+
+
+def section_of_cases(subject: Subject) -> Section:
+    """Right and wrong cases, in the way that the model allows."""
+    if subject.decoder is None:
+        return _predictions(subject)
+    return _reconstructions(subject) if subject.objects == 1 else _segmentation(subject)
+
+
+def shown_cases(subject: Subject) -> tuple[list[int], list[int]]:
+    """Which images are shown, right ones of different classes and the first wrong ones: nothing is picked by looks."""
+    wrong = (~subject.right).nonzero()[:WRONG, 0].tolist()
+    return subject.spread_over_classes(RIGHT, subject.right).tolist(), wrong
+
+
+def _predictions(subject: Subject) -> Section:
+    why = (
+        "This model has no capsules: it gives one number per class and no pose, so there is nothing to decode, to "
+        "perturb or to route, and the other sections, which need capsules, are left out."
+        if subject.capsules is None
+        else "This model has no decoder, so nothing can be drawn from its capsules: reconstructions and the meaning of "
+        "single pose numbers are left out."
+    )
+    score = "probability" if subject.capsules is None else "activation"
+
+    def panels(index: int) -> Panels:
+        return [("", subject.pictures[index])]
+
+    return _section(subject, "predictions", "Predictions", pages.paragraph(why), score, panels)
+
+
+def _reconstructions(subject: Subject) -> Section:
+    names = subject.spec.class_names
+    label, found = subject.labels[:, 0], subject.predictions[:, 0]
+    every = torch.arange(len(label))
+    errors = {
+        "as_predicted": _error(subject.drawn(every, found), subject.batch.targets),
+        "as_labelled": _error(subject.drawn(every, label), subject.batch.targets),
+    }
+    mean_image = subject.batch.targets.mean(dim=0, keepdim=True)
+
+    def panels(index: int) -> Panels:
+        classes = [found[index]] if subject.right[index] else [found[index], label[index]]
+        drawn = subject.drawn(torch.tensor([index] * len(classes)), torch.stack(classes))
+        below = [f"r = {text(names[int(c)])}" for c in classes]
+        return [("input", subject.pictures[index]), *zip(below, drawn, strict=True)]
+
+    numbers: dict[str, Any] = {
+        "error_per_pixel": float(errors["as_predicted"].mean()),
+        "error_of_mean_image": float(_error(mean_image, subject.batch.targets).mean()),
+    }
+    if not subject.right.all():
+        wrong = {name: float(error[~subject.right].mean()) for name, error in errors.items()}
+        numbers["error_per_pixel_of_wrong_cases"] = wrong
+    intro = pages.paragraph(
+        "Each image beside what the decoder draws from a single class capsule, all others set to zero: l is the label, "
+        "p the prediction and r the class that is decoded. The number is the length of the predicted class's capsule. "
+        "(After figure 3 of Sabour et al. 2017.)"
+    )
+    intro += pages.paragraph(_errors_in_words(subject, numbers), "says") + pages.paragraph(
+        "Each wrong case is decoded both as predicted and as labelled."
+    )
+    return _section(subject, "reconstructions", "Reconstructions", intro, "length", panels, numbers)
+
+
+def _errors_in_words(subject: Subject, numbers: Mapping[str, Any]) -> str:
+    drawn, of_mean = (pages.number(numbers[name], 4) for name in ("error_per_pixel", "error_of_mean_image"))
+    said = (
+        f"Decoded from the predicted class, the squared error per pixel is {drawn} on average over "
+        f"{len(subject.right):,} images; the mean image alone would have {of_mean}."
+    )
+    wrong = numbers.get("error_per_pixel_of_wrong_cases")
+    if wrong is None:
+        return said
+    return (
+        f"{said} In the {int((~subject.right).sum()):,} wrong cases it is {pages.number(wrong['as_predicted'], 4)} "
+        f"decoded as predicted and {pages.number(wrong['as_labelled'], 4)} decoded as labelled."
+    )
+
+
+def _segmentation(subject: Subject) -> Section:
+    names = subject.spec.class_names
+    found = _matched(subject.predictions, subject.labels)
+    every = torch.arange(len(found))
+    as_labelled = torch.stack([subject.drawn(every, subject.labels[:, n]) for n in range(2)], dim=1)
+    numbers = {"error_per_pixel_of_each_object": float(_error(as_labelled, subject.batch.targets).mean())}
+    of_mean = subject.batch.targets.mean(dim=(0, 1), keepdim=True)
+    numbers["error_of_mean_image"] = float(_error(of_mean, subject.batch.targets).mean())
+
+    def panels(index: int) -> Panels:
+        shown = subject.pictures[index]
+        kinds = [found[index]] if subject.right[index] else [found[index], subject.labels[index]]
+        parts: Panels = [("input", shown)]
+        for classes in kinds:
+            drawn = subject.drawn(torch.tensor([index, index]), classes)
+            parts.append((_pair(names, classes.tolist()), two_colours(drawn[0], drawn[1], shown)))
+        truth = subject.batch.targets[index]
+        return [*parts, ("true digits", two_colours(truth[0], truth[1]))]
+
+    orange, blue = (f"rgb({', '.join(str(round(255 * part)) for part in colour)})" for colour in (ORANGE, BLUE))
+    intro = pages.paragraph(
+        "Two objects lie over each other. Each is drawn from its own class capsule, with all others set to zero, one "
+        f'in <span style="color:var(--orange)">orange</span> and one in <span style="color:var(--blue)">blue</span>, '
+        f"over the dimmed input; what both claim is nearly white. {pages.swatch(orange, 'first')}"
+        f"{pages.swatch(blue, 'second')}"
+    )
+    error, other = (pages.number(value, 4) for value in numbers.values())
+    said = (
+        f"Decoded as labelled, each object differs from the true one by a squared error of {error} per pixel on "
+        f"average over {len(found):,} images; the mean of all objects would have {other}."
+    )
+    intro += pages.paragraph(said, "says")
+    intro += pages.paragraph("Wrong cases are decoded as predicted and as labelled.")
+    return _section(subject, "segmentation", "Two objects told apart", intro, "lengths", panels, numbers)
+
+
+def _section(
+    subject: Subject,
+    name: str,
+    title: str,
+    intro: str,
+    score: str,
+    panels: Callable[[int], Panels],
+    numbers: dict[str, Any] | None = None,
+) -> Section:
+    right, wrong = shown_cases(subject)
+    pictures: list[Picture] = []
+    body = intro
+    for kind, cases in (("right", right), ("wrong", wrong)):
+        count = int((subject.right if kind == "right" else ~subject.right).sum())
+        body += f"<h3>{kind.capitalize()} <small>{len(cases)} of {count:,}</small></h3>"
+        if not cases:
+            body += pages.paragraph(f"There is no {kind} case among the {len(subject.right):,} images.")
+            continue
+        figures = ""
+        for number, index in enumerate(cases):
+            shown, picture = _case(subject, f"{name}-{kind}-{number + 1:02d}", index, panels(index), score)
+            figures += shown
+            pictures.append(picture)
+        body += f'<div class="cases">{figures}</div>'
+    listed = {kind: [case_numbers(subject, index) for index in cases] for kind, cases in
+              (("right", right), ("wrong", wrong))}  # fmt: skip
+    return Section(name, title, body, pictures, {**(numbers or {}), "cases": listed})
+
+
+def _case(subject: Subject, name: str, index: int, panels: Panels, score: str) -> tuple[str, Picture]:
+    labels, found, lengths = answer_in_words(subject, index)
+    images = [as_colours(image) for _, image in panels]
+    channels = max(len(image) for image in images)
+    row = torch.stack([image.expand(channels, -1, -1) for image in images])
+    seen = ", ".join(below for below, _ in panels if below and "<" not in below)
+    alt = f"Test image with label {labels}, prediction {found} ({score} {lengths})."
+    picture = sheet(name, [row], f"{alt} From left: {seen}." if seen else alt, gap=4)
+    scale = enlargement(row)
+    below = "".join(f"<span>{said}</span>" for said, _ in panels if said)
+    below = f'<div class="panels">{below}</div>' if below else ""
+    caption = f"l = <b>{text(labels)}</b>, p = <b>{text(found)}</b> · {lengths}"
+    shown = f'<div style="max-width:{picture.width * scale}px">{pages.image(picture, scale)}{below}</div>'
+    return pages.figure(shown, caption), picture
+
+
+def answer_in_words(subject: Subject, index: int) -> tuple[str, str, str]:
+    """Labels, predictions in the labels' order, and their scores."""
+    names = subject.spec.class_names
+    found = _matched(subject.predictions[index : index + 1], subject.labels[index : index + 1])[0]
+    scores = subject.scores[index, found]
+    labels = " + ".join(names[k] for k in subject.labels[index].tolist())
+    return labels, " + ".join(names[k] for k in found.tolist()), " + ".join(f"{s:.2f}" for s in scores.tolist())
+
+
+def case_numbers(subject: Subject, index: int) -> dict[str, Any]:
+    """A case for ``numbers.json``; ``image`` counts in the test set."""
+    names = subject.spec.class_names
+    found = _matched(subject.predictions[index : index + 1], subject.labels[index : index + 1])[0]
+    return {
+        "image": int(subject.indices[index]),
+        "labels": [names[k] for k in subject.labels[index].tolist()],
+        "predictions": [names[k] for k in found.tolist()],
+        "scores": [float(score) for score in subject.scores[index, found]],
+    }
+
+
+def _matched(found: Tensor, labels: Tensor) -> Tensor:
+    """The found classes in the order of the labels where they are among them, so that colours mean the same."""
+    if labels.shape[1] != 2:
+        return found
+    swap = (found[:, 0] == labels[:, 1]) | (found[:, 1] == labels[:, 0])
+    return torch.where(swap[:, None], found.flip(1), found)
+
+
+def _pair(names: Sequence[str], classes: Sequence[int]) -> str:
+    first, second = (text(names[k]) for k in classes)
+    return f'<span style="color:var(--orange)">{first}</span> + <span style="color:var(--blue)">{second}</span>'
+
+
+def _error(drawn: Tensor, targets: Tensor) -> Tensor:
+    """Mean squared error per pixel, for each image."""
+    return (drawn - targets).square().flatten(1).mean(dim=1)

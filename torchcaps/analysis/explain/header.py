@@ -1,0 +1,153 @@
+"""The top of a report: what was trained and how, how well it does, and the few numbers that say most."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from torchcaps.analysis import pages
+from torchcaps.analysis.explain.subject import Subject
+from torchcaps.analysis.pages import Section, text
+from torchcaps.models.cnn import parameter_count
+from torchcaps.training.recipe import Recipe
+from torchcaps.training.runs import Spec
+
+if TYPE_CHECKING:
+    from torchcaps.analysis.explain.words import TextAnswers
+
+Tile = tuple[str, str, str]
+
+
+def facts_of_run(recipe: Recipe, model: nn.Module, spec: Spec, data: str) -> dict[str, Any]:
+    """The essentials of a recipe as plain data."""
+    optimizer, training = recipe.optimizer, recipe.training
+    return {
+        "model": spec.name,
+        "model_options": dict(spec.options),
+        "parameters": parameter_count(model),
+        "data": Path(data).name if Path(data).exists() else data,
+        "trained_on": Path(recipe.data.name).name if Path(recipe.data.name).exists() else recipe.data.name,
+        "classes": list(spec.class_names),
+        "recipe": {
+            "loss": recipe.loss.kind,
+            "reconstruction_scale": recipe.loss.reconstruction_scale,
+            "lr": optimizer.lr,
+            "schedule": optimizer.schedule,
+            "epochs": training.epochs,
+            "batch_size": training.batch_size,
+            "shift": recipe.data.shift,
+            "seed": training.seed,
+        },
+    }
+
+
+def head_of_images(
+    subject: Subject, facts: Mapping[str, Any], sections: Sequence[Section], own_data: bool
+) -> tuple[str, dict[str, Any]]:
+    """HTML, and the numbers in it that no section has."""
+    count, total = len(subject.indices), len(subject.source)
+    accuracy = float(subject.right.double().mean())
+    numbers: dict[str, Any] = {"images": count, "test_images": total, "accuracy": accuracy}
+    hits = (subject.labels[:, :, None] == subject.predictions[:, None]).any(dim=2).double()
+    remark = f"on {_of(count, total, 'image')}"
+    if subject.objects > 1:
+        numbers["share_of_objects_found"] = float(hits.mean())
+        remark += f", all objects right; {pages.percent(float(hits.mean()))} of the objects found"
+    of_all = _whole_test(subject.folder) if own_data and count < total else None
+    if of_all is not None:
+        numbers["accuracy_of_whole_test"] = of_all
+        remark += f"; {pages.percent(of_all[0], 2)} on all {of_all[1]:,}"
+    tiles: list[Tile] = [(pages.percent(accuracy, 2), "test accuracy", remark), _parameters(facts)]
+    tiles += [tile for section in sections for tile in _tile(section)]
+    return _head(facts, tiles), numbers
+
+
+def head_of_texts(answers: TextAnswers, facts: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """HTML, and the numbers in it that the section does not have."""
+    count, total = len(answers.indices), len(answers.source)
+    accuracy = float(answers.right.double().mean())
+    remark = f"on {_of(count, total, 'text')}"
+    if answers.source.multi_label:
+        remark += ", exactly the right labels"
+    tiles = [(pages.percent(accuracy, 2), "test accuracy", remark), _parameters(facts)]
+    return _head(facts, tiles), {"texts": count, "test_texts": total, "accuracy": accuracy}
+
+
+def _of(count: int, total: int, kind: str) -> str:
+    return f"all {total:,} test {kind}s" if count == total else f"{count:,} of {total:,} test {kind}s"
+
+
+def _whole_test(folder: Path) -> tuple[float, int] | None:
+    """What ``torchcaps evaluate`` has found on all test images, if it was run."""
+    try:
+        found = json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))
+        return float(found["accuracy"]), int(found["images"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _parameters(facts: Mapping[str, Any]) -> Tile:
+    return f"{facts['parameters']:,}", "parameters", text(str(facts["model"]))
+
+
+def _tile(section: Section) -> list[Tile]:
+    """The number of a section that says most."""
+    numbers = section.numbers
+    if section.id == "reconstructions":
+        other = f"the mean image has {numbers['error_of_mean_image']:.4f}"
+        return [(f"{numbers['error_per_pixel']:.4f}", "squared error per pixel, drawn", other)]
+    if section.id == "segmentation":
+        other = f"the mean object has {numbers['error_of_mean_image']:.4f}"
+        return [(f"{numbers['error_per_pixel_of_each_object']:.4f}", "squared error per pixel, each object", other)]
+    if section.id == "routing":
+        last = numbers["layers"][-1]
+        first, end = last["polarisation"][0], last["polarisation"][-1]
+        count = len(last["polarisation"])
+        remark = f"{first:.2f} in the first of {count} iterations" if count > 1 else "one iteration"
+        return [(f"{end:.2f}", "polarisation of the class routing", remark)]
+    if section.id == "movements":
+        judged = [kind for kind in numbers["kinds"] if not math.isnan(kind["probe_r2"])]
+        if not judged:
+            return []
+        best = max(judged, key=lambda kind: float(kind["probe_r2"]))
+        remark = f"linear probe on other images; {pages.number(best['shuffled_r2'], 2)} if shuffled"
+        return [(pages.number(best["probe_r2"], 2), f"R² of reading {text(best['kind'])} off the pose", remark)]
+    return []
+
+
+def _head(facts: Mapping[str, Any], tiles: Sequence[Tile]) -> str:
+    recipe = facts["recipe"]
+    options = ", ".join(f"{name}={value}" for name, value in facts["model_options"].items()) or "as the model has them"
+    loss = recipe["loss"]
+    if recipe["reconstruction_scale"]:
+        loss += f" + {recipe['reconstruction_scale']:g} × reconstruction"
+    epochs = "1 epoch" if recipe["epochs"] == 1 else f"{recipe['epochs']} epochs"
+    shown = {
+        "data": _data(facts),
+        "model options": text(options),
+        "loss": text(loss),
+        "optimiser": f"Adam, learning rate {recipe['lr']:g}, {text(recipe['schedule'])}",
+        "training": f"{epochs}, batches of {recipe['batch_size']}, seed {recipe['seed']}",
+        "made by": f"{_command(facts['command'])} · torchcaps {text(facts['version'])}",
+    }
+    title = f"{text(facts['model'])} on {text(facts['data'])}"
+    lead = "What a trained model answers, what it sees, and how it comes to it. All numbers are measured on test data."
+    return f'<h1>{title}</h1><p class="lead">{lead}</p>{pages.tiles(tiles)}{pages.facts(shown)}'
+
+
+def _command(command: str) -> str:
+    """As code that is not broken inside of an option's name."""
+    words = [f"<span>{text(word)}</span>" if word.startswith("--") else text(word) for word in command.split(" ")]
+    return f"<code>{' '.join(words)}</code>"
+
+
+def _data(facts: Mapping[str, Any]) -> str:
+    names = facts["classes"]
+    shown = ", ".join(names) if len(names) <= 12 else f"{', '.join(names[:11])}, …"
+    other = "" if facts["trained_on"] == facts["data"] else f", trained on {facts['trained_on']}"
+    return text(f"{facts['data']}{other}; {len(names)} classes: {shown}")

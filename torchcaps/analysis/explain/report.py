@@ -1,0 +1,171 @@
+"""Explain a trained run: a page with pictures and numbers, the pictures as files, and the numbers as JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from torch import nn
+
+from torchcaps.analysis.explain.header import facts_of_run, head_of_images, head_of_texts
+from torchcaps.analysis.explain.subject import Subject, load_subject
+from torchcaps.analysis.pages import Section, page
+from torchcaps.data.options import DataOptions
+from torchcaps.training.recipe import Recipe
+from torchcaps.training.runs import (
+    ModelSpec,
+    RunError,
+    TextSpec,
+    load_model,
+    read_run_recipe,
+    write_atomically,
+    write_text,
+)
+from torchcaps.version import __version__
+
+PAGE, NUMBERS, PICTURES = "report.html", "numbers.json", "pictures"
+
+Step = tuple[str, Callable[[], Section]]
+"""What is measured, in a word or two, and the call that does it."""
+
+Progress = Callable[[str, int, int], None]
+"""Told what comes next, its number and how many there are."""
+
+
+class Report(NamedTuple):
+    """What was written.
+
+    Attributes:
+        page: the file to open.
+        numbers: all that is shown, as in ``numbers.json``.
+    """
+
+    page: Path
+    numbers: dict[str, Any]
+
+
+def explain(
+    run: str | os.PathLike[str],
+    output: str | os.PathLike[str] | None = None,
+    overrides: DataOptions | None = None,
+    images: int = 500,
+    seed: int = 0,
+    command: str = "",
+    progress: Progress | None = None,
+) -> Report:
+    """Measure a run, and write ``report.html``, ``numbers.json`` and ``pictures/``.
+
+    Args:
+        run: a run folder.
+        output: where to write; not given: ``explain`` in the run folder. What else is there is left alone.
+        overrides: other data than the run's own.
+        images: how many test images or texts are used; all if there are no more.
+        seed: decides which.
+        command: how it was called, to be shown.
+        progress: told before every step.
+    """
+    if images < 1:
+        raise RunError(f"--images is a number of test images or texts, at least 1; got {images}.")
+    recipe = read_run_recipe(run)
+    model, spec = load_model(run)
+    folder = Path(output) if output is not None else Path(run) / "explain"
+    told: Progress = progress or (lambda *_: None)
+    facts = {
+        "run": Path(run).resolve().name,
+        "command": command or f"torchcaps explain {Path(run).name}",
+        "version": __version__,
+        "seed": seed,
+        **facts_of_run(recipe, model, spec, (overrides or recipe.data).name),
+    }
+    if isinstance(spec, TextSpec):
+        head, sections, more = _of_texts(run, recipe, model, spec, overrides, images, seed, told, facts)
+    else:
+        head, sections, more = _of_images(run, recipe, model, spec, overrides, images, seed, told, facts)
+    numbers = _plain({**facts, **more, **{section.id: section.numbers for section in sections}})
+    return Report(_write(folder, head, sections, numbers), numbers)
+
+
+def _of_images(
+    run: str | os.PathLike[str], recipe: Recipe, model: nn.Module, spec: ModelSpec, overrides: DataOptions | None,
+    images: int, seed: int, told: Progress, facts: Mapping[str, Any],
+) -> tuple[str, list[Section], dict[str, Any]]:  # fmt: skip
+    told("answers", 0, 1)
+    subject = load_subject(run, recipe, model, spec, overrides, images, seed)
+    steps = image_steps(subject)
+    sections = []
+    for number, (name, measure) in enumerate(steps):
+        told(name, number + 1, len(steps) + 1)
+        sections.append(measure())
+    head, more = head_of_images(subject, facts, sections, overrides is None)
+    return head, sections, more
+
+
+def image_steps(subject: Subject) -> list[Step]:
+    """The sections that a model allows, in their order."""
+    from torchcaps.analysis.explain.cases import section_of_cases
+    from torchcaps.analysis.explain.dimensions import section_of_dimensions
+    from torchcaps.analysis.explain.movements import section_of_movements
+    from torchcaps.analysis.explain.routing import section_of_routing
+
+    steps: list[Step] = [("cases", partial(section_of_cases, subject))]
+    if subject.decoder is not None:
+        steps.append(("pose numbers", partial(section_of_dimensions, subject)))
+    if subject.capsules is not None:
+        steps.append(("routing", partial(section_of_routing, subject)))
+        steps.append(("movements", partial(section_of_movements, subject)))
+    return steps
+
+
+def _of_texts(
+    run: str | os.PathLike[str], recipe: Recipe, model: nn.Module, spec: TextSpec, overrides: DataOptions | None,
+    count: int, seed: int, told: Progress, facts: Mapping[str, Any],
+) -> tuple[str, list[Section], dict[str, Any]]:  # fmt: skip
+    from torchcaps.analysis.explain.words import section_of_words, text_answers
+
+    told("answers", 0, 2)
+    answers = text_answers(recipe, model, spec, overrides, count, seed)
+    told("words", 1, 2)
+    section = section_of_words(run, model, answers)
+    head, more = head_of_texts(answers, facts)
+    return head, [section], more
+
+
+def _write(folder: Path, head: str, sections: Sequence[Section], numbers: dict[str, Any]) -> Path:
+    """Pictures first and the page last: a page that is there is complete."""
+    pictures = [picture for section in sections for picture in section.pictures]
+    folder.mkdir(parents=True, exist_ok=True)
+    if pictures:
+        (folder / PICTURES).mkdir(exist_ok=True)
+    for picture in pictures:
+        write_atomically(folder / PICTURES / f"{picture.name}.png", partial(_write_bytes, content=picture.png))
+    write_text(folder / NUMBERS, json.dumps(numbers, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    title = f"{numbers['model']} on {numbers['data']}, explained"
+    write_text(folder / PAGE, page(title, head, sections, _foot()))
+    return folder / PAGE
+
+
+def _write_bytes(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+
+
+def _foot() -> str:
+    return (
+        f"<p>Made by torchcaps {__version__}. All numbers are in <code>{NUMBERS}</code>, the pictures in "
+        f"<code>{PICTURES}</code>, beside this page.</p>"
+    )
+
+
+def _plain(value: Any) -> Any:
+    """As JSON can hold it: what is no number becomes null."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(part) for part in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value

@@ -1,0 +1,190 @@
+"""How a model routes: the flow of parts to wholes on the image, couplings per iteration, and gradients per layer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from torchcaps.analysis import pages
+from torchcaps.analysis.charts import Curve, LineChart, bar_png, line_legend, line_png, line_svg, log_share
+from torchcaps.analysis.couplings import DEAD, LayerRouting, routing_by_layer, routing_flow
+from torchcaps.analysis.explain.cases import answer_in_words, case_numbers, shown_cases
+from torchcaps.analysis.explain.flow import colour_of, flow_png, lay_out, panel_svgs
+from torchcaps.analysis.explain.subject import Subject
+from torchcaps.analysis.gradients import LayerGradient, gradient_norms
+from torchcaps.analysis.pages import Section, text
+from torchcaps.analysis.pictures import Picture
+from torchcaps.losses import CapsuleLoss
+
+MOST_IMAGES = 200
+"""Couplings are measured on so many images, gradients on a batch of the recipe's size."""
+
+
+def section_of_routing(subject: Subject) -> Section:
+    """Flow pictures, then numbers per iteration and layer."""
+    flows, pictures, flow_numbers = _flows(subject)
+    chosen = subject.spread_over_classes(MOST_IMAGES)
+    layers = routing_by_layer(subject.model, subject.batch.inputs[chosen])
+    measured, charts = _couplings(layers, len(chosen))
+    gradients, bars, gradient_numbers = _gradients(subject)
+    numbers = {
+        "flows": flow_numbers,
+        "images": len(chosen),
+        "layers": [_layer_numbers(layer) for layer in layers],
+        "gradients": gradient_numbers,
+    }
+    return Section("routing", "Routing", flows + measured + gradients, [*pictures, *charts, bars], numbers)
+
+
+def _flows(subject: Subject) -> tuple[str, list[Picture], list[dict[str, Any]]]:
+    right, wrong = shown_cases(subject)
+    chosen = [*right[:2], *wrong[:1]] if wrong else right[:3]
+    body, pictures, numbers = "", [], []
+    for place, index in enumerate(chosen or wrong[:1]):
+        flow = routing_flow(subject.model, subject.batch.inputs[index])
+        drawing = lay_out(flow, subject.pictures[index], subject.spec.class_names)
+        labels, found, _ = answer_in_words(subject, index)
+        kind = "right" if subject.right[index] else "wrong"
+        alt = f"Flow from parts to wholes for an image of {labels}, answered {found} ({kind}), iteration by iteration."
+        pictures.append(flow_png(f"routing-flow-{place + 1}", drawing, alt))
+        caption = f"Label {text(labels)}, prediction {text(found)} <small>{kind}</small>"
+        body += f'<h3>{caption}</h3><div class="flows">{"".join(panel_svgs(drawing))}</div>'
+        numbers.append(
+            {
+                **case_numbers(subject, index),
+                "parts": math.prod(flow.child_activation.shape),
+                "activation_by_iteration": flow.parent_activation.tolist(),
+            }
+        )
+    intro = pages.paragraph(
+        "Every dot is a part, a capsule of the layer below the classes, at the middle of what it sees of the image; "
+        "several types at a place form a small square. Its colour is the whole that it sends most to, grey while it "
+        "sends equally much to all; its size is its activation times that coupling. The lines, of the most active "
+        "parts, get stronger with activation times coupling. At the right are the wholes, by size and number as active "
+        "as they are after the iteration."
+    )
+    swatches = "".join(pages.swatch(colour_of(n), name) for n, name in enumerate(subject.spec.class_names[:12]))
+    legend = pages.paragraph(swatches + pages.swatch(colour_of(None), "undecided"), "legend")
+    return intro + legend + body, pictures, numbers
+
+
+def _couplings(layers: Sequence[LayerRouting], images: int) -> tuple[str, list[Picture]]:
+    last = layers[-1]
+    body = "<h3>Couplings per iteration</h3>" + pages.paragraph(
+        f"Measured on {images:,} test images. The entropy of a part's couplings is largest when it sends equally much "
+        "to every whole and 0 when it sends all to one; polarisation is 0 and 1 in these cases. Agreement is the mean "
+        "cosine between a vote and the whole that it is for, weighted by coupling. A flip is an image whose predicted "
+        "class changes from one iteration to the next. The objective is what the routing algorithm descends, a "
+        "different one for each algorithm, so its size means nothing and its fall is what to look at."
+    )
+    body += pages.paragraph(_in_words(last), "says")
+    pictures = []
+    if len(last.entropy) > 1:
+        figures = ""
+        for layer in layers:
+            charts = _charts(layer)
+            pictures.append(line_png(f"routing-{layer.name.replace('_', '-').replace('.', '-')}", charts))
+            figures += "".join(pages.figure(line_svg(chart), line_legend(chart)) for chart in charts)
+        body += f'<div class="charts">{figures}</div>'
+    return body + _iteration_table(layers) + _dead_table(layers), pictures
+
+
+def _charts(layer: LayerRouting) -> list[LineChart]:
+    steps = [float(n + 1) for n in range(len(layer.entropy))]
+    share = (layer.entropy / max(layer.largest_entropy, 1e-12)).tolist()
+    decided = [Curve("polarisation", layer.polarisation.tolist()), Curve("entropy / largest", share)]
+    return [
+        LineChart(f"{layer.name}: how decided", "iteration", steps, decided, 0.0, 1.0),
+        LineChart(f"{layer.name}: agreement", "iteration", steps, [Curve("agreement", layer.agreement.tolist())]),
+    ]
+
+
+def _in_words(last: LayerRouting) -> str:
+    first, end = float(last.entropy[0]), float(last.entropy[-1])
+    words = (
+        f"In {text(last.name)} the entropy goes from {pages.number(first)} to {pages.number(end)} nats "
+        f"(the largest possible is {pages.number(last.largest_entropy)}) and polarisation from "
+        f"{pages.number(float(last.polarisation[0]))} to {pages.number(float(last.polarisation[-1]))}."
+    )
+    if len(last.entropy) == 1:
+        words = (
+            f"This routing has one iteration: in {text(last.name)} the entropy is {pages.number(end)} of at most "
+            f"{pages.number(last.largest_entropy)} nats, polarisation {pages.number(float(last.polarisation[-1]))}."
+        )
+    if last.flips is not None and len(last.flips):
+        words += f" The answer changes for {pages.percent(float(last.flips[-1]))} of the images in the last iteration."
+    return words
+
+
+def _iteration_table(layers: Sequence[LayerRouting]) -> str:
+    rows = []
+    for layer in layers:
+        for step in range(len(layer.entropy)):
+            flips = "–" if layer.flips is None or not step else pages.percent(float(layer.flips[step - 1]))
+            values = (layer.entropy, layer.polarisation, layer.agreement, layer.objective)
+            cells = [pages.number(float(value[step])) for value in values]
+            rows.append([f"{text(layer.name)} <small>{step + 1}</small>", *cells, flips])
+    head = ["layer <small>iteration</small>", "entropy", "polarisation", "agreement", "objective", "flips"]
+    return pages.table(head, rows)
+
+
+def _dead_table(layers: Sequence[LayerRouting]) -> str:
+    rows = []
+    for layer in layers:
+        pairs = [(int(dead.sum()), dead.numel()) for dead in (layer.dead_children, layer.dead_parents)]
+        received = layer.received
+        even = f"{pages.number(float(received.min()), 2)} … {pages.number(float(received.max()), 2)}"
+        rows.append([text(layer.name), *(f"{dead:,} of {count:,}" for dead, count in pairs), even])
+    words = pages.paragraph(
+        f"A capsule is called dead if it is more active than {DEAD:g} in none of these images. What a whole receives "
+        "is given relative to its even share: 1 is what it would get from uniform couplings."
+    )
+    return words + pages.table(["layer", "dead parts", "dead wholes", "received, least … most"], rows)
+
+
+def _gradients(subject: Subject) -> tuple[str, Picture, list[dict[str, Any]]]:
+    recipe = subject.recipe
+    loss = CapsuleLoss(recipe.loss.kind, reconstruction_scale=recipe.loss.reconstruction_scale)
+    chosen = subject.spread_over_classes(recipe.training.batch_size)
+    batch = type(subject.batch)(*(part[chosen] for part in subject.batch))
+    layers = gradient_norms(subject.model, batch, loss)
+    values = [layer.gradient for layer in layers]
+    rows = [_gradient_row(layer, values) for layer in layers]
+    body = "<h3>Gradients per layer</h3>" + pages.paragraph(
+        f"The length of the gradient of the training loss in each layer's parameters, for one batch of {len(chosen)} "
+        "test images, on a logarithmic scale; nothing is trained by it. The ratio compares it with the length of the "
+        "parameters. At the end of a training, small gradients are what one hopes for; what is worth a look is a layer "
+        "that has none at all."
+    )
+    body += pages.table(["layer", "gradient", "", "parameters", "ratio"], rows)
+    names = [layer.name for layer in layers]
+    picture = bar_png("routing-gradients", "length of the gradient", names, values)
+    numbers = [dict(zip(LayerGradient._fields, layer, strict=True)) for layer in layers]
+    return body, picture, numbers
+
+
+def _gradient_row(layer: LayerGradient, values: Sequence[float]) -> list[str]:
+    share = log_share(layer.gradient, values)
+    bar = f'<td class="bar"><i style="--s:{share:.1%}"></i></td>'
+    ratio = "–" if math.isnan(layer.ratio) else _scientific(layer.ratio)
+    return [text(layer.name), _scientific(layer.gradient), bar, f"{layer.parameters:,}", ratio]
+
+
+def _scientific(value: float) -> str:
+    return f"{value:.1e}".replace("-", "−")
+
+
+def _layer_numbers(layer: LayerRouting) -> dict[str, Any]:
+    return {
+        "name": layer.name,
+        "entropy": layer.entropy.tolist(),
+        "largest_entropy": layer.largest_entropy,
+        "polarisation": layer.polarisation.tolist(),
+        "agreement": layer.agreement.tolist(),
+        "objective": layer.objective.tolist(),
+        "flips": None if layer.flips is None else layer.flips.tolist(),
+        "dead_children": [int(layer.dead_children.sum()), layer.dead_children.numel()],
+        "dead_parents": [int(layer.dead_parents.sum()), layer.dead_parents.numel()],
+        "received": [float(layer.received.min()), float(layer.received.max())],
+    }

@@ -1,0 +1,146 @@
+"""``torchcaps reproduce``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torchcaps.commands.base import Command, CommandError, user_errors
+
+if TYPE_CHECKING:
+    from torchcaps.experiments.base import Experiment, Setting
+    from torchcaps.experiments.run import Row
+
+EXAMPLES = """  torchcaps reproduce --list
+  torchcaps reproduce clustering
+  torchcaps reproduce routings --data-dir DIR                quick: a training takes about a minute on two cores
+  torchcaps reproduce squashes --data mnist-mini --epochs 3  with the digits that come with the package
+  torchcaps reproduce routing-reconstruction --budget full   as the paper did; days on a CPU
+What has been trained and measured is kept: the same command goes on after Ctrl-C, and experiments share their runs."""
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", help="an experiment; see --list")
+    parser.add_argument("--list", action="store_true", help="list the experiments")
+    parser.add_argument(
+        "--budget", choices=("quick", "full"), default="quick", help="how much to train (default: quick)"
+    )
+    parser.add_argument("--seeds", type=int, nargs="+", metavar="N", help="default: 0 1 2")
+    parser.add_argument("--data", metavar="NAME", help="other images: mnist, mnist-mini or fashion-mnist")
+    parser.add_argument("--data-dir", metavar="DIR", help="folder with data sets")
+    parser.add_argument("--epochs", type=int, metavar="N", help="in place of the budget's")
+    parser.add_argument("--output", default="runs/reproduce", metavar="DIR", help="default: runs/reproduce")
+    parser.add_argument("--json", action="store_true", help="print the measured numbers as JSON")
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from torchcaps.experiments import list_experiments
+
+    if arguments.list or arguments.name is None:
+        if arguments.name is None and not arguments.list:
+            raise CommandError(f"which experiment? One of {', '.join(list_experiments())}.")
+        for name, text in list_experiments().items():
+            print(f"{name:<24}{text}")
+        return 0
+    with user_errors():
+        return _reproduce(arguments)
+
+
+def _reproduce(arguments: argparse.Namespace) -> int:
+    from torchcaps.experiments import get_experiment
+    from torchcaps.experiments.base import Context
+    from torchcaps.experiments.run import bars, reproduce
+    from torchcaps.training.callbacks import TrainingStopped
+    from torchcaps.training.checkpoints import Interrupted
+
+    try:
+        experiment = get_experiment(arguments.name)
+    except ValueError as error:
+        raise CommandError(error) from error
+    setting = _setting(arguments, experiment)
+    folder = Path(arguments.output)
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        rows = reproduce(experiment, setting, folder, None if arguments.json else _say, sys.stderr.isatty())
+    except Interrupted as stop:
+        raise CommandError("stopped; the same command goes on from here.", code=130) from stop
+    except TrainingStopped as stop:
+        raise CommandError(stop) from stop
+    files = _write(experiment, rows, folder)
+    if experiment.extras is not None:
+        files += experiment.extras(Context(setting, bars(sys.stderr.isatty())), folder)
+    if arguments.json:
+        print(json.dumps(_numbers(experiment, rows), indent=2, ensure_ascii=False))
+    else:
+        _show(experiment, rows)
+        _say(f"Written: {', '.join(map(str, files))}")
+    return 0
+
+
+def _setting(arguments: argparse.Namespace, experiment: Experiment) -> Setting:
+    from torchcaps.data.sources import DIGIT_SETS
+    from torchcaps.experiments.run import make_setting
+
+    if arguments.data is not None and arguments.data not in DIGIT_SETS:
+        raise CommandError(f"--data must be one of {', '.join(DIGIT_SETS)}; got {arguments.data!r}.")
+    if arguments.epochs is not None and arguments.epochs < 1:
+        raise CommandError(f"--epochs must be at least 1, got {arguments.epochs}.")
+    seeds = tuple(dict.fromkeys(arguments.seeds or ()))
+    if any(seed < 0 for seed in seeds):
+        raise CommandError(f"--seeds are numbers from 0 on, got {min(seeds)}.")
+    return make_setting(experiment, arguments.budget, seeds, arguments.data, arguments.data_dir, arguments.epochs)
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+def _write(experiment: Experiment, rows: list[Row], folder: Path) -> list[Path]:
+    """Table, CSV and picture."""
+    from torchcaps.experiments.plots import plot
+    from torchcaps.experiments.run import csv_text
+    from torchcaps.experiments.tables import markdown
+    from torchcaps.training.runs import write_text
+
+    files = [folder / f"{experiment.name}.{ending}" for ending in ("md", "csv", "png")]
+    write_text(files[0], f"# {experiment.title}\n\n{markdown(experiment, rows)}")
+    write_text(files[1], csv_text(rows))
+    plot(experiment, rows, files[2])
+    return files
+
+
+def _show(experiment: Experiment, rows: list[Row]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from torchcaps.experiments.tables import body, headings
+
+    table = Table(title=experiment.title)
+    for number, heading in enumerate(headings(experiment)):
+        table.add_column(heading, justify="left" if number == 0 else "right")
+    for line in body(experiment, rows):
+        table.add_row(*line)
+    console = Console(highlight=False, markup=False)
+    console.print(table)
+    console.print(f"{experiment.question}\n{experiment.credit}", soft_wrap=True)
+
+
+def _numbers(experiment: Experiment, rows: list[Row]) -> dict[str, Any]:
+    from torchcaps.experiments.tables import cell, variants
+
+    def number(variant: str, key: int) -> dict[str, Any]:
+        column = experiment.columns[key]
+        found = cell(rows, variant, column)
+        return {**(found._asdict() if found else {}), "published": column.published.get(variant)}
+
+    table = {
+        variant: {column.key: number(variant, index) for index, column in enumerate(experiment.columns)}
+        for variant in variants(rows)
+    }
+    return {"experiment": experiment.name, "variants": table, "rows": rows}
+
+
+REPRODUCE = Command("run an experiment of the papers and print its table", EXAMPLES, _add_arguments, _run)

@@ -1,0 +1,161 @@
+"""What an experiment is: variants, each trained and measured for several seeds, in a table beside the published one."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torchcaps.data.options import DataOptions
+from torchcaps.data.sources import COMPOSED
+
+Numbers = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much an experiment may take.
+
+    Args:
+        keys: of the recipe, the same for every variant: model, optimizer, batch size.
+        epochs: of every training.
+        model: the capsule network.
+        cnn: the network without capsules to compare with.
+        images: test images for measurements that take long, such as attacks.
+        seeds: that are run unless others are asked for.
+    """
+
+    keys: tuple[str, ...] = ()
+    epochs: int = 1
+    model: str = "capsnet-small"
+    cnn: str = "cnn-small"
+    images: int = 10_000
+    seeds: tuple[int, ...] = (0, 1, 2)
+
+
+# One pass over the data: a first answer within minutes per training on two cores. The same settings for every variant;
+# batch size and rate were chosen on validation images of MultiMNIST with dynamic routing.
+SMALL = ("--optimizer.schedule=one-cycle", "--optimizer.lr=0.003", "--training.batch_size=64", "--data.validation=0")
+QUICK = Budget(SMALL, images=500)
+FULL = Budget(SMALL, epochs=20)
+PAPER = Budget(("--data.validation=0",), epochs=50, model="capsnet", cnn="cnn-baseline")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the user has chosen."""
+
+    name: str
+    budget: Budget
+    budget_name: str
+    seeds: tuple[int, ...]
+    data: str | None = None
+    data_dir: str | None = None
+
+    def data_options(self, name: str) -> DataOptions:
+        """The images to test on: those of an experiment, or in their place those that the user has chosen."""
+        if name in COMPOSED:
+            return DataOptions(name=name, base=self.data or "mnist", dir=self.data_dir)
+        return DataOptions(name=self.data or name, dir=self.data_dir)
+
+    def training(self, recipe: str, seed: int, *keys: str, model: str | None = None) -> Training:
+        """A run by a recipe of the package, with the budget's keys and those of a variant."""
+        data = () if self.data is None else (f"--data.{'base' if recipe in RECIPES_MADE else 'name'}={self.data}",)
+        common = (f"--model.name={model or self.budget.model}", *self.budget.keys, *data)
+        return Training(recipe, (*common, f"--epochs={self.budget.epochs}", f"--seed={seed}", *keys))
+
+
+RECIPES_MADE = ("multi-mnist", "affine-mnist")  # recipes whose images are made from others
+
+
+@dataclass(frozen=True)
+class Training:
+    """One run: a recipe's name and the keys that differ from it."""
+
+    recipe: str
+    keys: tuple[str, ...]
+
+    @property
+    def command(self) -> str:
+        """What a user would type for it."""
+        return shlex.join(["torchcaps", "train", self.recipe, *self.keys])
+
+
+Progress = Callable[[str, int], "Ticks"]
+Ticks = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a measurement may use beside the runs: the setting, and a bar ``progress(text, total)`` → ``tick(n)``."""
+
+    setting: Setting
+    progress: Progress
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One variant with one seed: what to train, by a name of its own, and how to measure the run folders."""
+
+    variant: str
+    seed: int
+    trainings: Mapping[str, Training]
+    measure: Callable[[Mapping[str, Path], Context], Numbers]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A measured number in the table.
+
+    Args:
+        key: in the CSV.
+        heading: in the table, with the unit.
+        digits: after the point.
+        published: what others have reported, by variant.
+        once: measured once for all seeds, so without a spread.
+    """
+
+    key: str
+    heading: str
+    digits: int = 2
+    published: Mapping[str, str] = field(default_factory=dict)
+    once: bool = False
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A comparison.
+
+    Args:
+        name: on the command line.
+        title: of the table.
+        question: what is asked, and how to read the answer.
+        credit: whose experiment, and where the published numbers are from.
+        columns: what is measured.
+        budgets: quick and full.
+        trials: what to run in a setting.
+        together: numbers that can only be measured side by side, such as time: by variant.
+        extras: further files for the folder given, such as an animation, with a bar; returns them.
+    """
+
+    name: str
+    title: str
+    question: str
+    credit: str
+    columns: Sequence[Column]
+    budgets: Mapping[str, Budget]
+    trials: Callable[[Setting], list[Trial]]
+    together: Callable[[Setting], Mapping[str, Numbers]] | None = None
+    extras: Callable[[Context, Path], list[Path]] | None = None
+
+    @property
+    def has_published(self) -> bool:
+        """Whether there is anything to compare with."""
+        return any(column.published for column in self.columns)
+
+
+def for_each(variants: Mapping[str, Any], seeds: Sequence[int]) -> list[tuple[str, Any, int]]:
+    """Every variant with every seed, all variants of a seed before the next: a broken run is a fair comparison."""
+    return [(name, value, seed) for seed in seeds for name, value in variants.items()]

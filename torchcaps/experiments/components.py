@@ -1,0 +1,62 @@
+"""The five components that make a capsule network differ from a CNN, taken out one by one (after Gu et al. 2021)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from torchcaps.experiments.base import FULL, QUICK, Column, Context, Experiment, Numbers, Setting, Trial, for_each
+from torchcaps.experiments.measures import affine_error, error_of_run
+from torchcaps.experiments.squashes import squash_keys
+
+DYNAMIC = "--model.options.routing.name=dynamic"
+VARIANTS = {
+    "all of them": (DYNAMIC,),
+    "one transform for all parts": (DYNAMIC, "--model.options.shared=true"),
+    "uniform coupling, no routing": ("--model.options.routing=uniform",),
+    "no squash": squash_keys("none"),
+    "cross-entropy, no margin loss": (DYNAMIC, "--loss.kind=cross-entropy"),
+    "no reconstruction": (DYNAMIC, "--model.options.decoder=false"),
+}
+
+
+def _measure(runs: Mapping[str, Path], context: Context) -> Numbers:
+    return {
+        "clean_error_percent": error_of_run(runs["digits"], context.setting, "mnist"),
+        "affine_error_percent": affine_error(runs["digits"], context.setting, "mnist"),
+        "overlap_error_percent": error_of_run(runs["pairs"], context.setting, "multi-mnist"),
+    }
+
+
+def _trials(setting: Setting) -> list[Trial]:
+    trials = []
+    for variant, keys, seed in for_each(VARIANTS, setting.seeds):
+        trainings = {
+            "digits": setting.training("mnist", seed, *keys),
+            "pairs": setting.training("multi-mnist", seed, *keys),
+        }
+        trials.append(Trial(variant, seed, trainings, _measure))
+    return trials
+
+
+EXPERIMENT = Experiment(
+    name="components",
+    title="Components taken out one by one",
+    question=(
+        "Test error on MNIST (clean), on affine versions of its test digits (trained on small shifts only), "
+        "and of a network trained on MultiMNIST (overlap; both digits must be right). Without a transform of its own a "
+        "part has the same matrix as all others; with none at all every whole would get the same votes. Cross-entropy "
+        "takes the lengths as logits; of two digits each has half of the probability."
+    ),
+    credit=(
+        "After Gu, Tresp and Hu 2021, who find that routing and transforms can harm robustness, and that the other "
+        "three help. Their networks and training differ, so their numbers are not put beside these."
+    ),
+    columns=(
+        Column("clean_error_percent", "clean error, %"),
+        Column("affine_error_percent", "affine error, %"),
+        Column("overlap_error_percent", "overlap error, %"),
+    ),
+    budgets={"quick": QUICK, "full": FULL},
+    trials=_trials,
+)

@@ -1,0 +1,50 @@
+"""A table as a picture: one panel per measured number, a dot with its deviation per variant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from torchcaps.experiments.base import Column, Experiment
+from torchcaps.experiments.run import Row
+from torchcaps.experiments.tables import cell, variants
+from torchcaps.training.runs import write_atomically
+
+MEASURED, PUBLISHED = "#0969da", "#bc4c00"
+
+
+def published_number(column: Column, variant: str) -> float | None:
+    """The number in a published cell such as "0.25 ± 0.005"."""
+    found = re.match(r"[0-9.]+", column.published.get(variant, ""))
+    return float(found[0]) if found else None
+
+
+def plot(experiment: Experiment, rows: Sequence[Row], path: Path) -> None:
+    """Write the picture."""
+    names = variants(rows)
+    figure = Figure(figsize=(2.2 + 3.1 * len(experiment.columns), 1.3 + 0.34 * len(names)), layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(1, len(experiment.columns), sharey=True, squeeze=False)[0]
+    for panel, column in zip(panels, experiment.columns, strict=True):
+        for place, name in enumerate(names):
+            found, known = cell(rows, name, column), published_number(column, name)
+            if found is not None:
+                panel.errorbar(
+                    found.mean, place, xerr=found.deviation or 0, fmt="o", color=MEASURED, capsize=3, markersize=6
+                )
+            if known is not None:
+                panel.plot(known, place, "D", color=PUBLISHED, markersize=5, fillstyle="none")
+        panel.set_title(column.heading, fontsize=10)
+        panel.grid(axis="x", alpha=0.3)
+        panel.margins(x=0.12)
+        panel.spines[["top", "right", "left"]].set_visible(False)
+        panel.tick_params(axis="y", length=0)
+    panels[0].set_yticks(range(len(names)), names)
+    panels[0].set_ylim(len(names) - 0.5, -0.5)
+    if experiment.has_published:
+        figure.text(0.995, 0.005, "● measured here   ◇ published", ha="right", va="bottom", fontsize=8)
+    write_atomically(path, lambda temporary: figure.savefig(temporary, format="png", dpi=110))

@@ -1,0 +1,73 @@
+"""Adversarial attacks on capsules and on a CNN of as many parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+
+from torchcaps.analysis.attacks import fgsm, one_pixel, pgd, robust_accuracy
+from torchcaps.experiments.base import FULL, QUICK, Column, Context, Experiment, Numbers, Setting, Trial, for_each
+from torchcaps.experiments.measures import first_images, images_of
+from torchcaps.training.runs import load_model
+
+EPSILON = 0.1
+PGD_STEPS = 20
+AT_A_TIME = 250
+ONE_PIXEL_PART = 5  # all places and values of an image are tried, so that fewer images must do
+VARIANTS = {"capsules": "--model.options.routing.name=dynamic", "CNN": "--loss.kind=cross-entropy"}
+
+
+def _measure(runs: Mapping[str, Path], context: Context) -> Numbers:
+    model, _ = load_model(runs["run"])
+    source = first_images(images_of(context.setting, "mnist"), context.setting.budget.images)
+    images, labels, _ = source.batch(torch.arange(len(source)), 0)
+    tick = context.progress("attacking", len(images))
+    right = {"clean": 0.0, "fgsm": 0.0, "pgd": 0.0}
+    for some, names in zip(torch.split(images, AT_A_TIME), torch.split(labels, AT_A_TIME), strict=True):
+        attacked = {
+            "clean": some,
+            "fgsm": fgsm(model, some, names, EPSILON),
+            "pgd": pgd(model, some, names, EPSILON, PGD_STEPS),
+        }
+        for key, changed in attacked.items():
+            right[key] += len(some) * robust_accuracy(model, changed, names)
+        tick(len(some))
+    found = {f"{key}_accuracy_percent": 100 * count / len(images) for key, count in right.items()}
+    few = max(1, len(images) // ONE_PIXEL_PART)
+    each = context.progress("one pixel", few)
+    touched = one_pixel(model, images[:few], labels[:few], progress=lambda _: each(1))
+    found["one_pixel_accuracy_percent"] = 100 * robust_accuracy(model, touched.images, labels[:few])
+    return found
+
+
+def _trials(setting: Setting) -> list[Trial]:
+    models = {"capsules": setting.budget.model, "CNN": setting.budget.cnn}
+    return [
+        Trial(name, seed, {"run": setting.training("mnist", seed, key, model=models[name])}, _measure)
+        for name, key, seed in for_each(VARIANTS, setting.seeds)
+    ]
+
+
+EXPERIMENT = Experiment(
+    name="robustness",
+    title="Adversarial attacks",
+    question=(
+        f"Accuracy on MNIST test digits after an attack that may change every pixel by {EPSILON} (FGSM; PGD with "
+        f"{PGD_STEPS} steps), or one pixel to black or white (every place is tried). Each attack raises the "
+        "difference between the best wrong score and the right one, the same for both networks."
+    ),
+    credit=(
+        "Attacks: Goodfellow et al. 2015 (FGSM), Madry et al. 2018 (PGD), Su, Vargas and Sakurai 2017 (one pixel). "
+        "Those papers attack other networks on other data, so their numbers are not put beside these."
+    ),
+    columns=(
+        Column("clean_accuracy_percent", "clean, %"),
+        Column("fgsm_accuracy_percent", f"FGSM {EPSILON}, %"),
+        Column("pgd_accuracy_percent", f"PGD {EPSILON}, %"),
+        Column("one_pixel_accuracy_percent", "one pixel, %"),
+    ),
+    budgets={"quick": QUICK, "full": FULL},
+    trials=_trials,
+)

@@ -1,0 +1,61 @@
+"""Table 1 of Sabour et al. 2017: iterations of routing, with and without reconstruction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from torchcaps.experiments.base import PAPER, QUICK, Column, Context, Experiment, Numbers, Setting, Trial, for_each
+from torchcaps.experiments.measures import error_of_run
+
+WITHOUT = "--model.options.decoder=false"
+BASELINE = "CNN"
+VARIANTS = {
+    BASELINE: (),
+    "1 iteration, without": ("--model.options.routing.iterations=1", WITHOUT),
+    "1 iteration, with": ("--model.options.routing.iterations=1",),
+    "3 iterations, without": (WITHOUT,),
+    "3 iterations, with": (),
+}
+
+
+def _measure(runs: Mapping[str, Path], context: Context) -> Numbers:
+    names = {"mnist": "mnist", "multi_mnist": "multi-mnist"}
+    return {f"{key}_error_percent": error_of_run(runs[key], context.setting, name) for key, name in names.items()}
+
+
+def _trials(setting: Setting) -> list[Trial]:
+    trials = []
+    for variant, keys, seed in for_each(VARIANTS, setting.seeds):
+        cnn = variant == BASELINE
+        model = setting.budget.cnn if cnn else setting.budget.model
+        loss = "--loss.kind=cross-entropy" if cnn else "--model.options.routing.name=dynamic"
+        trainings = {
+            "mnist": setting.training("mnist", seed, loss, *keys, model=model),
+            "multi_mnist": setting.training("multi-mnist", seed, loss, *keys, model=model),
+        }
+        trials.append(Trial(variant, seed, trainings, _measure))
+    return trials
+
+
+EXPERIMENT = Experiment(
+    name="routing-reconstruction",
+    title="Iterations of routing, with and without reconstruction",
+    question="Test error. MultiMNIST is strict: both digits must be right.",
+    credit="Published: Sabour, Frosst and Hinton 2017, table 1, with the large network, after many epochs.",
+    columns=(
+        Column(
+            "mnist_error_percent",
+            "MNIST error, %",
+            published=dict(zip(VARIANTS, ("0.39", "0.34 ± 0.032", "0.29 ± 0.011", "0.35 ± 0.036", "0.25 ± 0.005"),
+                               strict=True)),
+        ),
+        Column(
+            "multi_mnist_error_percent",
+            "MultiMNIST error, %",
+            published={BASELINE: "8.1", "1 iteration, with": "7.5", "3 iterations, with": "5.2"},
+        ),
+    ),
+    budgets={"quick": QUICK, "full": PAPER},
+    trials=_trials,
+)  # fmt: skip

@@ -1,0 +1,134 @@
+"""Routing alone on untrained weights, and routing with backpropagation, on Fashion-MNIST."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from torchcaps.data.batches import EvaluationBatches
+from torchcaps.data.images import ImageSource
+from torchcaps.experiments.base import FULL, QUICK, Column, Context, Experiment, Numbers, Setting, Trial, for_each
+from torchcaps.experiments.measures import first_images, images_of
+from torchcaps.models import create_model
+from torchcaps.training.runs import load_model
+
+DATA = "fashion-mnist"
+PROBE_IMAGES = 10_000
+RIDGE = 1e-3
+
+
+class Seen(NamedTuple):
+    """What the class capsules say about images: poses ``[N, J·D]``, lengths ``[N, J]`` and the labels ``[N]``."""
+
+    poses: Tensor
+    lengths: Tensor
+    labels: Tensor
+
+
+def class_capsules(model: nn.Module, source: ImageSource) -> Seen:
+    """The class capsules of all images."""
+    poses, lengths, labels = [], [], []
+    with torch.inference_mode():
+        for batch in EvaluationBatches(source):
+            capsules = model(batch.inputs).capsules
+            poses.append(capsules.pose.flatten(1))
+            lengths.append(capsules.activation)
+            labels.append(batch.labels)
+    return Seen(torch.cat(poses), torch.cat(lengths), torch.cat(labels))
+
+
+def named_by_majority(known: Seen, seen: Seen) -> float:
+    """Accuracy if every capsule is named by the class of most of the known images for which it is the longest.
+
+    Routing without training cannot know which capsule should stand for which class; this asks whether it puts images
+    of one class into one capsule, as one judges a clustering.
+    """
+    classes = known.lengths.shape[1]
+    longest = known.lengths.argmax(dim=1)
+    counts = torch.zeros(classes, int(known.labels.max()) + 1).index_put_(
+        (longest, known.labels), torch.ones(len(longest)), accumulate=True
+    )
+    names = counts.argmax(dim=1)
+    return float((names[seen.lengths.argmax(dim=1)] == seen.labels).double().mean())
+
+
+def probe_accuracy(known: Seen, seen: Seen) -> float:
+    """Accuracy of a linear classifier on the poses, fitted to the known images by ridge regression."""
+    mean, deviation = known.poses.double().mean(dim=0), known.poses.double().std(dim=0).clamp_min(1e-12)
+
+    def features(poses: Tensor) -> Tensor:
+        standard = (poses.double() - mean) / deviation
+        return torch.cat([standard, standard.new_ones(len(standard), 1)], dim=1)
+
+    x, y = features(known.poses), nn.functional.one_hot(known.labels).double()
+    normal = x.T @ x + RIDGE * len(x) * torch.eye(x.shape[1], dtype=x.dtype)
+    weights = torch.linalg.solve(normal, x.T @ y)
+    return float(((features(seen.poses) @ weights).argmax(dim=1) == seen.labels).double().mean())
+
+
+def _numbers(model: nn.Module, setting: Setting) -> Numbers:
+    known = class_capsules(model, first_images(images_of(setting, DATA, "train"), PROBE_IMAGES))
+    seen = class_capsules(model, first_images(images_of(setting, DATA), PROBE_IMAGES))
+    return {
+        "accuracy_percent": 100 * float((seen.lengths.argmax(dim=1) == seen.labels).double().mean()),
+        "majority_percent": 100 * named_by_majority(known, seen),
+        "probe_percent": 100 * probe_accuracy(known, seen),
+    }
+
+
+def _untrained(iterations: int, seed: int) -> Callable[[Mapping[str, Path], Context], Numbers]:
+    def measure(_: Mapping[str, Path], context: Context) -> Numbers:
+        data = images_of(context.setting, DATA)
+        torch.manual_seed(seed)
+        routing = {"name": "dynamic", "iterations": iterations}
+        options = {"routing": routing, "decoder": False}
+        model = create_model(context.setting.budget.model, data.image_shape, len(data.class_names), **options)
+        return _numbers(model.eval(), context.setting)
+
+    return measure
+
+
+def _trained(runs: Mapping[str, Path], context: Context) -> Numbers:
+    return _numbers(load_model(runs["run"])[0], context.setting)
+
+
+def _trials(setting: Setting) -> list[Trial]:
+    trials = []
+    for name, iterations, seed in for_each(
+        {"routing alone, 1 iteration": 1, "routing alone, 3 iterations": 3, "routing alone, 10 iterations": 10},
+        setting.seeds,
+    ):
+        trials.append(Trial(name, seed, {}, _untrained(iterations, seed)))
+    for name, keys, seed in for_each(
+        {
+            "with backpropagation, 1 iteration": ("--model.options.routing.iterations=1",),
+            "with backpropagation, 3 iterations": (),
+        },
+        setting.seeds,
+    ):
+        run = setting.training(DATA, seed, "--model.options.routing.name=dynamic", *keys)
+        trials.append(Trial(name, seed, {"run": run}, _trained))
+    return trials
+
+
+EXPERIMENT = Experiment(
+    name="routing-vs-backprop",
+    title="Routing alone, and with backpropagation",
+    question=(
+        "Test accuracy on Fashion-MNIST of the longest class capsule; of the capsules named after the class that most "
+        "of their training images have, as a clustering is judged; and of a linear classifier fitted to the poses. "
+        "Chance is 10 %."
+    ),
+    credit="The comparison is of a lecture on capsules (2017), which shows it as pictures, without numbers.",
+    columns=(
+        Column("accuracy_percent", "accuracy, %"),
+        Column("majority_percent", "named by majority, %"),
+        Column("probe_percent", "linear classifier on poses, %"),
+    ),
+    budgets={"quick": QUICK, "full": FULL},
+    trials=_trials,
+)

@@ -1,0 +1,150 @@
+"""Run an experiment: what has been trained and measured already is taken as it is, so a broken run goes on."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import re
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from tqdm import tqdm
+
+from torchcaps.experiments.base import Context, Experiment, Numbers, Setting, Ticks, Trial
+from torchcaps.experiments.trained import run_folder, trained, training_seconds
+from torchcaps.training.runs import write_text
+from torchcaps.version import __version__
+
+Row = dict[str, str]
+Say = Callable[[str], None]
+
+
+def make_setting(
+    experiment: Experiment,
+    budget: str = "quick",
+    seeds: tuple[int, ...] | None = None,
+    data: str | None = None,
+    data_dir: str | None = None,
+    epochs: int | None = None,
+) -> Setting:
+    """What to run; ``epochs`` in place of the budget's."""
+    chosen = experiment.budgets[budget]
+    if epochs is not None:
+        chosen = replace(chosen, epochs=epochs)
+    return Setting(experiment.name, chosen, budget, seeds or chosen.seeds, data, data_dir)
+
+
+def reproduce(
+    experiment: Experiment, setting: Setting, folder: Path, say: Say | None = None, bar: bool = False
+) -> list[Row]:
+    """Train and measure all variants; returns the rows of the CSV, one per variant and seed.
+
+    Args:
+        experiment: what to compare.
+        setting: with how much.
+        folder: where runs and measured numbers are kept, shared by all experiments.
+        say: receives lines of text for the user.
+        bar: show progress bars.
+    """
+    trials = experiment.trials(setting)
+    measured: list[tuple[Trial, Numbers]] = []
+    for number, trial in enumerate(trials, start=1):
+        kept = _kept(experiment.name, trial, setting, folder)
+        if kept.is_file():
+            numbers = json.loads(kept.read_text(encoding="utf-8"))
+        else:
+            numbers = _measured(trial, setting, folder, bar)
+            _keep(kept, numbers)
+        if say:
+            known = [c for c in experiment.columns if c.key in numbers]
+            text = ", ".join(f"{column.heading} {numbers[column.key]:.{column.digits}f}" for column in known)
+            say(f"{number}/{len(trials)} {trial.variant}, seed {trial.seed}: {text}")
+        measured.append((trial, numbers))
+    together = _together(experiment, setting, folder)
+    return [_row(experiment, setting, t, {**n, **together.get(t.variant, {})}) for t, n in measured]
+
+
+def _measured(trial: Trial, setting: Setting, folder: Path, bar: bool) -> Numbers:
+    runs = {
+        part: trained(training, folder / "trained", setting.data_dir, bar) for part, training in trial.trainings.items()
+    }
+    seconds = {"training_seconds": sum(map(training_seconds, runs.values()))} if runs else {}
+    return {**trial.measure(runs, Context(setting, bars(bar))), **seconds}
+
+
+def bars(shown: bool) -> Callable[[str, int], Ticks]:
+    """Progress bars on stderr for measurements, if they are to be shown."""
+
+    def progress(text: str, total: int) -> Ticks:
+        line = tqdm(total=total, desc=text, leave=False, disable=not shown, file=sys.stderr)
+
+        def tick(count: int) -> None:
+            line.update(count)
+            if line.n >= total:
+                line.close()
+
+        return tick
+
+    return progress
+
+
+def _digest(*parts: object) -> str:
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:12]
+
+
+def _name(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
+def _kept(experiment: str, trial: Trial, setting: Setting, folder: Path) -> Path:
+    """Where the numbers of a trial are kept: they follow from its runs, the test images and the budget."""
+    runs = [run_folder(training, folder).name for training in trial.trainings.values()]
+    digest = _digest(__version__, runs, setting.budget, setting.data)
+    return folder / "measured" / experiment / f"{_name(trial.variant)}-{trial.seed}-{digest}.json"
+
+
+def _keep(path: Path, numbers: Mapping[str, object]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, json.dumps(numbers, indent=2) + "\n")
+
+
+def _together(experiment: Experiment, setting: Setting, folder: Path) -> Mapping[str, Numbers]:
+    if experiment.together is None:
+        return {}
+    path = folder / "measured" / experiment.name / f"together-{_digest(__version__, setting.budget)}.json"
+    if not path.is_file():
+        _keep(path, experiment.together(setting))
+    found: Mapping[str, Numbers] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def _row(experiment: Experiment, setting: Setting, trial: Trial, numbers: Numbers) -> Row:
+    data = f" --data {setting.data}" if setting.data else ""
+    own = experiment.budgets[setting.budget_name].epochs != setting.budget.epochs
+    epochs = f" --epochs {setting.budget.epochs}" if own else ""
+    command = f"torchcaps reproduce {experiment.name} --budget {setting.budget_name} --seeds {trial.seed}{data}{epochs}"
+    shown = {c.key: f"{numbers[c.key]:.{c.digits}f}" if c.key in numbers else "" for c in experiment.columns}
+    seconds = numbers.get("training_seconds")
+    return {
+        "variant": trial.variant,
+        "seed": str(trial.seed),
+        "budget": setting.budget_name,
+        **shown,
+        "training_seconds": "" if seconds is None else f"{seconds:.0f}",
+        "version": __version__,
+        "command": command,
+        "trained_by": "; ".join(training.command for training in trial.trainings.values()),
+    }
+
+
+def csv_text(rows: list[Row]) -> str:
+    """The rows as CSV."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()

@@ -1,0 +1,59 @@
+"""The kinds of squash: what the sources name first among what is left to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from torchcaps.experiments.base import FULL, QUICK, Column, Context, Experiment, Numbers, Setting, Trial, for_each
+from torchcaps.experiments.measures import affine_error, error_of_run
+
+PARTS_ONLY = "unit, of the parts only"
+KINDS = {
+    "sabour": "sabour",
+    "exponential": "exponential",
+    "half": "half",
+    PARTS_ONLY: "unit",
+    "none": "none",
+}
+
+
+def squash_keys(kind: str, wholes: str | None = None) -> tuple[str, ...]:
+    """Keys for a kind of squash of parts and wholes; none for the one that is there anyway, so that runs are shared."""
+    if kind == "sabour":
+        return ("--model.options.routing.name=dynamic",)
+    of_wholes = wholes or kind
+    routing = () if of_wholes == "sabour" else (f"--model.options.routing.squash={of_wholes}",)
+    return (f"--model.options.squash={kind}", "--model.options.routing.name=dynamic", *routing)
+
+
+def _measure(runs: Mapping[str, Path], context: Context) -> Numbers:
+    return {
+        "error_percent": error_of_run(runs["run"], context.setting, "mnist"),
+        "affine_error_percent": affine_error(runs["run"], context.setting, "mnist"),
+    }
+
+
+def _trials(setting: Setting) -> list[Trial]:
+    trials = []
+    for variant, kind, seed in for_each(KINDS, setting.seeds):
+        keys = squash_keys(kind, "sabour" if variant == PARTS_ONLY else None)
+        trials.append(Trial(variant, seed, {"run": setting.training("mnist", seed, *keys)}, _measure))
+    return trials
+
+
+EXPERIMENT = Experiment(
+    name="squashes",
+    title="Kinds of squash",
+    question=(
+        "Test error on MNIST, and on affine versions of its test digits. A unit length says nothing about presence, so "
+        "that kind is of the parts only; `none` leaves all poses as long as they are."
+    ),
+    credit=(
+        "The kinds are those of Sabour et al. 2017, of Mazzia et al. 2021 (exponential), of text capsule code (half) "
+        "and of Su Jianlin 2018 (unit). We know of no published comparison."
+    ),
+    columns=(Column("error_percent", "MNIST error, %"), Column("affine_error_percent", "affine error, %")),
+    budgets={"quick": QUICK, "full": FULL},
+    trials=_trials,
+)

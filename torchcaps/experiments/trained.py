@@ -1,0 +1,53 @@
+"""Runs that experiments share: a training that is there is not done again, one that was broken off goes on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from torchcaps.experiments.base import Training
+from torchcaps.training.fit import train
+from torchcaps.training.recipe import Recipe
+from torchcaps.training.recipes import recipe_from_file
+from torchcaps.training.runs import CHECKPOINT
+from torchcaps.version import __version__
+
+SUMMARY = "summary.json"
+
+
+def _digest(recipe: Recipe) -> str:
+    """The same for the same experiment, wherever its data is and on however many threads it runs."""
+    values: dict[str, Any] = recipe.as_dict()
+    for section, key in (("data", "dir"), ("data", "download"), ("training", "threads")):
+        del values[section][key]
+    del values["description"]
+    text = json.dumps([__version__, values], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def run_folder(training: Training, store: Path) -> Path:
+    """Where the run of a training is kept."""
+    return store / f"{training.recipe}-{_digest(recipe_from_file(training.recipe, training.keys))}"
+
+
+def trained(training: Training, store: Path, data_dir: str | None = None, bar: bool = False) -> Path:
+    """The run folder of a training, which is done now if it is not there yet."""
+    folder = run_folder(training, store)
+    if (folder / SUMMARY).is_file():
+        return folder
+    recipe = recipe_from_file(training.recipe, training.keys)
+    recipe.data.dir = data_dir
+    resume = (folder / CHECKPOINT).is_file()
+    if not resume:
+        shutil.rmtree(folder, ignore_errors=True)  # broken off before its first checkpoint
+        folder.mkdir(parents=True)
+    train(recipe, folder, resume=resume, bar=bar)
+    return folder
+
+
+def training_seconds(folder: Path) -> float:
+    """How long a run has trained."""
+    return float(json.loads((folder / SUMMARY).read_text(encoding="utf-8"))["training_seconds"])
