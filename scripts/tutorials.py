@@ -58,7 +58,6 @@ def execute(page: Path) -> list[str]:
     module = ModuleType("tutorial")
     sys.modules["tutorial"] = module  # torch.compile looks a function's globals up by the name of its module
     outputs = []
-    Path("images").mkdir(exist_ok=True)
     for block in blocks_of(page.read_text(encoding="utf-8")):
         code = compile("\n" * block.line + block.code, str(page), "exec")  # an error names the page's own line
         with contextlib.redirect_stdout(io.StringIO()) as printed:

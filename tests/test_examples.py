@@ -62,22 +62,26 @@ def test_the_example_runs_as_the_readme_says():
     assert not result.stderr
 
 
-def readme_blocks():
-    return re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+def blocks(page):
+    return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)
 
 
-def test_the_readme_has_code():
-    assert len(readme_blocks()) >= 2
+BLOCKS = [(page, number) for page in ("README.md", "docs/explain.md") for number in range(len(blocks(page)))]
 
 
-@pytest.mark.parametrize("number", range(len(readme_blocks())))
-def test_readme_code_runs(number):
+def test_the_pages_have_code():
+    assert {page for page, _ in BLOCKS} == {"README.md", "docs/explain.md"}
+    assert len(BLOCKS) >= 3
+
+
+@pytest.mark.parametrize(("page", "number"), BLOCKS)
+def test_code_on_a_page_runs(page, number):
     from torchcaps import list_routings
     from torchcaps.routing import unregister_routing
 
     before = set(list_routings())
     try:
-        exec(compile(readme_blocks()[number], f"README.md block {number + 1}", "exec"), {})
+        exec(compile(blocks(page)[number], f"{page} block {number + 1}", "exec"), {})
     finally:
         for name in set(list_routings()) - before:
             unregister_routing(name)

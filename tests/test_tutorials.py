@@ -27,7 +27,7 @@ def test_a_page_prints_and_draws_what_it_shows(runner, page, tmp_path):
     outputs = runner.run(page, tmp_path)
     assert runner.differences(page, outputs) == []
     shown = runner.pictures(page)
-    drawn = {f"images/{path.name}" for path in (tmp_path / "images").iterdir()}
+    drawn = {f"images/{path.name}" for path in (tmp_path / "images").glob("*")}
     assert shown == drawn
     for picture in shown:
         committed = page.parent / picture

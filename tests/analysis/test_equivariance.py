@@ -53,11 +53,17 @@ def test_shifts_by_whole_pixels_are_exact(amount):
 @pytest.mark.parametrize("amount", [-3.0, -1.25, 0.5, 2.0, 3.75])
 def test_shifts_move_the_centroid_by_exactly_that(amount):
     images = blobs()
-    before = shape_of(images[:, 0])
-    right, down = (shape_of(transformed(images, kind, amount)[:, 0]) for kind in ("shift right", "shift down"))
-    torch.testing.assert_close(right.x - before.x, torch.full((24,), amount), atol=0.01, rtol=0)
-    torch.testing.assert_close(right.y, before.y, atol=0.01, rtol=0)
-    torch.testing.assert_close(down.y - before.y, torch.full((24,), amount), atol=0.01, rtol=0)
+    before = centroids(images)
+    right, down = (centroids(transformed(images, kind, amount)) for kind in ("shift right", "shift down"))
+    torch.testing.assert_close(right - before, torch.tensor([0, amount]).expand(24, 2), atol=0.01, rtol=0)
+    torch.testing.assert_close(down - before, torch.tensor([amount, 0]).expand(24, 2), atol=0.01, rtol=0)
+
+
+def centroids(images):
+    """Row and column of the pixels' centre of mass ``[B, 2]``."""
+    weight = images[:, 0] / images[:, 0].sum(dim=(1, 2), keepdim=True)
+    row, column = torch.arange(images.shape[2]), torch.arange(images.shape[3])
+    return torch.stack([(weight.sum(dim=2) * row).sum(dim=1), (weight.sum(dim=1) * column).sum(dim=1)], dim=1)
 
 
 @pytest.mark.parametrize(("degrees", "quarters"), [(90, 1), (180, 2), (-90, -1)])
@@ -198,3 +204,14 @@ def test_bad_input_is_refused():
         movements(Centroids(), images, torch.ones(2, 3).bool())
     with pytest.raises(ValueError, match="no capsules"):
         movements(create_model("cnn-small", (1, 28, 28), 3), images, torch.tensor([0, 1]))
+
+
+@pytest.mark.parametrize(("kind", "amount"), [("shift right", 2.0), ("rotate", 20.0), ("scale", 0.7)])
+def test_what_comes_in_is_as_dark_as_the_image_is(kind, amount):
+    """Standardised images have their black below zero: zeros from outside would be a bright frame."""
+    images = torch.zeros(2, 1, 20, 20)
+    images[:, :, 8:12, 8:12] = 1
+    standard = (images - images.mean()) / images.std()
+    moved, expected = transformed(standard, kind, amount), transformed(images, kind, amount)
+    torch.testing.assert_close(moved, (expected - images.mean()) / images.std())
+    assert float(moved.min()) == pytest.approx(float(standard.min()))

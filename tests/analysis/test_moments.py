@@ -97,9 +97,32 @@ def test_shifting_changes_the_place_only():
 def test_brightness_changes_the_ink_only():
     image = leaning(0.4)
     bright, dim = shape_of(image), shape_of(image / 4)
-    for name in Shape._fields[1:]:
+    for name in Shape._fields[2:]:
         torch.testing.assert_close(getattr(dim, name), getattr(bright, name), atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(dim.mass, bright.mass / 4)
+    assert float(dim.peak) == float(bright.peak) / 4
+
+
+@pytest.mark.parametrize("haze", [0.03, 0.1, 0.2])
+def test_a_faint_haze_does_not_count(haze):
+    """With the pixels themselves as weights a haze of 0.03 would make this bar sixteen pixels wide instead of four."""
+    image = leaning(0.4)
+    clear, hazy = shape_of(image), shape_of(image.clamp_min(haze))
+    for name in Shape._fields[1:]:
+        torch.testing.assert_close(getattr(hazy, name), getattr(clear, name), atol=1e-4, rtol=1e-4)
+    assert float(hazy.mass) > float(clear.mass)
+
+
+@pytest.mark.parametrize("width", [6, 8, 12])
+def test_blur_hardly_counts(width):
+    """Blur is symmetric at an edge, so a stroke that is thick compared with it keeps its width."""
+    image = rectangle(20, 20, 60, width, size=100)
+    spread = torch.exp(-(torch.arange(-6.0, 7.0) ** 2) / (2 * 1.2**2))
+    kernel = (spread[:, None] * spread)[None, None] / spread.sum() ** 2
+    blurred = torch.nn.functional.conv2d(image[None, None], kernel, padding=6)[0, 0]
+    sharp, soft = shape_of(image), shape_of(blurred)
+    assert float(soft.thickness) == pytest.approx(float(sharp.thickness), rel=0.15)
+    assert float(soft.width) == pytest.approx(float(sharp.width), rel=0.15)
 
 
 def test_a_mirror_turns_the_slant_round():

@@ -113,7 +113,8 @@ def test_what_differs_from_image_to_image_is_no_clear_effect():
 def test_a_single_image_works_and_has_no_scale_of_its_own():
     pose, classes = poses(1)
     effects = pose_effects(Bars(), pose, classes)
-    assert torch.isfinite(torch.stack(effects[1:])).all()
+    assert torch.isfinite(torch.stack(effects[1:5])).all()
+    assert torch.isfinite(effects.fading).all()
     assert (effects.effect == 0).all()
     assert (effects.spread == 0).all()
     natural = Bars().decode(torch.randn(50, 1, NUMBERS) * 0.2)[:, 0]
@@ -135,3 +136,18 @@ def test_bad_input_is_refused():
         perturbed_images(Bars(), pose, classes + 5)
     with pytest.raises(ValueError, match="at least one"):
         pose_effects(Bars(), pose[:0], classes[:0])
+
+
+def test_pictures_that_fade_are_said_to_fade():
+    class Fading(Bars):
+        def decode(self, pose):
+            images = super().decode(pose)
+            brightness = (0.75 - pose.sum(dim=-2)[..., 3]).clamp(0, 1)  # number 3 takes the light away
+            return images * brightness[..., None, None, None]
+
+    pose, classes = poses(4)
+    effects = pose_effects(Fading(), pose, classes)
+    assert float(effects.fading[0]) < 0.05
+    assert float(effects.fading[3]) > 0.4
+    assert "fades by" in describe_dimension(effects, 3)
+    assert "fades" not in describe_dimension(effects, 0)

@@ -1,19 +1,19 @@
 """Experiments: what is run, what is kept, and what the tables say."""
 
 import json
-import sys
 
 import pytest
 import torch
 from PIL import Image
 
 from torchcaps.cli import _run, guarded
-from torchcaps.experiments import get_experiment, list_experiments
+from torchcaps.experiments import clustering, get_experiment, list_experiments
 from torchcaps.experiments.base import Budget, Column, Experiment, Setting, Trial
+from torchcaps.experiments.memory import can_measure
 from torchcaps.experiments.plots import plot, published_number
 from torchcaps.experiments.routing_vs_backprop import Seen, named_by_majority, probe_accuracy
 from torchcaps.experiments.run import csv_text, make_setting, reproduce
-from torchcaps.experiments.step_cost import step_costs
+from torchcaps.experiments.step_cost import Step, step_costs
 from torchcaps.experiments.tables import body, cell, headings, markdown
 from torchcaps.experiments.trained import run_folder, trained
 from torchcaps.training.recipes import recipe_from_file
@@ -104,7 +104,7 @@ def test_numbers_are_kept_and_a_broken_run_goes_on(tmp_path):
 
         return [Trial(v, s, {}, measure_of(10.0 * s + n)) for s in setting.seeds for n, v in enumerate("ab")]
 
-    experiment = experiment_of(trials, together=lambda setting: {"a": {"time": 3.25}})
+    experiment = experiment_of(trials, together=lambda context: {"a": {"time": 3.25}})
     setting = make_setting(experiment, seeds=(0, 1))
     with pytest.raises(KeyboardInterrupt):
         reproduce(experiment, setting, tmp_path)
@@ -115,17 +115,23 @@ def test_numbers_are_kept_and_a_broken_run_goes_on(tmp_path):
     assert [row["error"] for row in rows] == ["0.00", "1.00", "10.00", "11.00"]
     assert said[0] == "1/4 a, seed 0: error, % 0.00"
     assert rows[2]["command"] == "torchcaps reproduce squashes --budget quick --seeds 1"
-    assert csv_text(rows).splitlines()[0].startswith("variant,seed,budget,error,time,")
+    assert csv_text(rows).splitlines()[0].startswith("variant,seed,budget,epochs,data,error,time,")
     longer = make_setting(experiment, seeds=(0,), epochs=2)
     assert reproduce(experiment, longer, tmp_path)[0]["command"].endswith("--epochs 2")
     assert calls == [0, 1, 10, 11, 0, 1], "another budget is another experiment"
 
-    assert headings(experiment) == ["", "error, %", "published", "ms"]
+    reproduce(experiment, setting, tmp_path, again=True)
+    assert calls[6:] == [0, 1, 10, 11], "or measured again"
+
+    assert headings(experiment, rows) == ["", "error, %", "published", "ms"]
+    other = [{**row, "data": "fashion-mnist"} for row in rows]
+    assert headings(experiment, other) == ["", "error, %", "ms"], "published numbers are of other images"
+    assert "fashion-mnist" in markdown(experiment, other)
     assert body(experiment, rows) == [["a", "5.00 ± 7.07", "1.5 ± 0.2", "3.2"], ["b", "6.00 ± 7.07", "–", "–"]]
     assert cell(rows, "a", experiment.columns[1]).deviation is None
     text = markdown(experiment, rows)
     assert "| a | 5.00 ± 7.07 | 1.5 ± 0.2 | 3.2 |" in text
-    assert "over 2 seeds" in text
+    assert "over 2 seeds. Budget: quick, 1 epoch." in text
     assert published_number(experiment.columns[0], "a") == 1.5
     assert published_number(experiment.columns[0], "b") is None
     plot(experiment, rows, tmp_path / "plot.png")
@@ -155,14 +161,18 @@ def replace_poses(seen, generator):
 
 
 def test_costs_of_a_step():
-    found = step_costs({"small": ("capsnet-small", {"decoder": False}), "CNN": ("cnn-small", {})}, rounds=1)
+    steps = {"small": Step("capsnet-small", {"decoder": False}), "CNN": Step("cnn-small", {}, "cross-entropy")}
+    ticks = []
+    found = step_costs(steps, ticks.append, rounds=1, processes=1)
     assert found["CNN"]["parameters"] == 300_941
+    assert len(ticks) == (4 if can_measure() else 2)
     assert all(numbers["step_milliseconds"] > 0 for numbers in found.values())
-    if sys.platform == "linux":
+    if can_measure():
         assert 1 < found["small"]["step_megabytes"] < 500
 
 
-def test_command_line(tmp_path, capsys):
+def test_command_line(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(clustering, "ITERATIONS", 2)  # each is a frame to draw
     assert _run(["reproduce", "--list"]) == 0
     assert "routing-vs-backprop" in capsys.readouterr().out
     arguments = ["reproduce", "clustering", "--seeds", "0", "1", "--output", str(tmp_path)]
@@ -182,11 +192,15 @@ def test_command_line(tmp_path, capsys):
         (["routngs"], "Did you mean 'routings'"),
         (["routings", "--data", "cifar10"], "--data must be one of"),
         (["routings", "--epochs", "0"], "at least 1"),
-        (["routings", "--seeds", "-1"], "from 0 on"),
+        (["routings", "--seeds", "-1"], "from 0 to"),
+        (["clustering", "--seeds", "99999999999999999999"], "from 0 to"),
+        (["clustering", "--epochs", "2"], "trains nothing"),
         (["routings", "--data-dir", "no/where"], "mnist"),
     ],
 )
-def test_wrong_input_is_told_in_a_line(arguments, message, tmp_path, capsys):
+def test_wrong_input_is_told_in_a_line(arguments, message, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # digits that someone has fetched are not for this
+    monkeypatch.delenv("TORCHCAPS_DATA", raising=False)
     output = ["--output", str(tmp_path)] if arguments else []
     assert guarded(lambda: _run(["reproduce", *arguments, *output]), debug=False) == 2
     assert message in capsys.readouterr().err

@@ -132,3 +132,29 @@ def test_routings_show_their_options():
 def test_mixed_precision_keeps_the_table_in_the_votes_type():
     layer = CapsuleLinear(6, 4, 3, 5, "random").double()
     assert layer(Capsules.from_pose(torch.rand(2, 6, 4, dtype=torch.float64))).pose.dtype == torch.float64
+
+
+def test_frozen_after_a_while_keeps_what_the_source_found():
+    torch.manual_seed(0)
+    layer = CapsuleLinear(12, 4, 3, 5, routing={"name": "frozen", "after": 3})
+    with torch.no_grad():
+        layer.weight.mul_(8)  # votes long enough for a coupling that is not uniform
+    frozen, dynamic = layer.routing, DynamicRouting()
+    parts = Capsules.from_pose(torch.rand(6, 12, 4))
+    expected = dynamic(layer.votes(parts))
+    for _ in range(3):
+        torch.testing.assert_close(layer.train()(parts).pose, expected.pose)
+    assert not bool(frozen.is_frozen)
+    torch.testing.assert_close(layer.eval()(parts).pose, expected.pose)
+    layer.train()(parts)
+    assert bool(frozen.is_frozen)
+    torch.testing.assert_close(frozen.coupling, expected.coupling.mean(dim=0))
+    assert float(frozen.coupling.std()) > 0.05, "another uniform coupling would be no control"
+    kept = frozen.coupling.clone()
+    layer.train()(Capsules.from_pose(torch.rand(6, 12, 4)))
+    assert torch.equal(frozen.coupling, kept)
+    again = CapsuleLinear(12, 4, 3, 5, routing={"name": "frozen", "after": 3})
+    again.load_state_dict(layer.state_dict())
+    torch.testing.assert_close(again.eval()(parts).pose, layer.eval()(parts).pose)
+    with pytest.raises(ValueError, match="after is a number of training batches"):
+        FrozenRouting(after=-1)

@@ -32,9 +32,10 @@ _AT_ONCE = 256
 
 
 def transformed(images: Tensor, kind: str, amount: float) -> Tensor:
-    """Images shifted, turned or scaled about their centre, bilinear, with zeros (black) from outside.
+    """Images shifted, turned or scaled about their centre, bilinear, with darkness from outside.
 
-    Shifts by whole pixels and the identity are exact.
+    What comes in is black: 0, or in standardised images the darkest pixel. Shifts by whole pixels and the identity are
+    exact.
 
     Args:
         images: of any size.
@@ -51,6 +52,12 @@ def transformed(images: Tensor, kind: str, amount: float) -> Tensor:
         raise ValueError(f"the factor of a scale must be positive, got {amount}.")
     if amount == UNCHANGED[kind]:
         return images
+    dark = images.flatten(1).amin(dim=1).clamp_max(0)[:, None, None, None]
+    return _moved(images - dark, kind, amount) + dark
+
+
+def _moved(images: Tensor, kind: str, amount: float) -> Tensor:
+    """The same with zeros from outside."""
     if kind.startswith("shift"):
         return _shifted(images, amount, -1 if kind == "shift right" else -2)
     turn, zoom = (math.radians(amount), 1.0) if kind == "rotate" else (0.0, 1 / amount)

@@ -10,12 +10,16 @@ from torch import Tensor
 
 from torchcaps.checks import require_float
 
+EDGE = (0.2, 0.8)
+"""A pixel counts as outside of the shape below the first and as inside above the second, in parts of the brightest."""
+
 
 class Shape(NamedTuple):
     """What a picture of one bright shape on black looks like; every field has the pictures' leading shape ``[...]``.
 
     Attributes:
         mass: sum of the pixels, the ink.
+        peak: the brightest pixel.
         x: centroid in pixels to the right of the picture's centre.
         y: centroid in pixels *below* the picture's centre, as rows are counted.
         width: of the shape after its slant is taken out, in pixels: a bar does not get wider by leaning.
@@ -25,6 +29,7 @@ class Shape(NamedTuple):
     """
 
     mass: Tensor
+    peak: Tensor
     x: Tensor
     y: Tensor
     width: Tensor
@@ -34,17 +39,21 @@ class Shape(NamedTuple):
 
 
 def shape_of(images: Tensor) -> Shape:
-    r"""Measure shapes by moments with the pixels p as weights, x to the right and y downwards.
+    r"""Measure shapes by moments, x to the right and y downwards.
+
+    What is measured is the shape at half of its brightness: q = (p / max p − 0.2) / 0.6, cut to 0 … 1. A decoder's
+    pictures are blurred and lie in a faint haze; with the pixels themselves as weights, haze far from the shape would
+    count as width, and blur as thickness.
 
     ::
 
         slant     = −cov(x, y) / var(y)
         width²    = 12 (var(x) − cov(x, y)² / var(y) + 1/12)
         height²   = 12 (var(y) + 1/12)
-        thickness = 2 Σp / ∫|∇p|
+        thickness = 2 Σq / ∫|∇q|
 
     A filled rectangle of w×h pixels gives exactly w and h: 1/12 is the variance inside a pixel. A picture whose rows
-    are shifted by k pixels each gives exactly the slant k. The total variation ∫|∇p| is the perimeter of a shape of
+    are shifted by k pixels each gives exactly the slant k. The total variation ∫|∇q| is the perimeter of a shape of
     full brightness, and a stroke much longer than thick has twice its length as perimeter; the ends make a bar of
     w×l come out as wl/(w + l). An empty picture gives zeros.
 
@@ -57,6 +66,8 @@ def shape_of(images: Tensor) -> Shape:
     require_float("images", images)
     if images.dim() < 2:
         raise ValueError(f"pictures must have shape [..., height, width], got {tuple(images.shape)}.")
+    ink, peak = images.sum(dim=(-2, -1)), images.flatten(-2).amax(dim=-1)
+    images = shapes_in(images, peak)
     sides = (torch.arange(n, dtype=images.dtype, device=images.device) - (n - 1) / 2 for n in images.shape[-2:])
     down, right = sides  # [H], [W]
     mass = images.sum(dim=(-2, -1))
@@ -72,7 +83,14 @@ def shape_of(images: Tensor) -> Shape:
     extents = [(12 * variance.clamp_min(0) + 1).sqrt() for variance in (var_x - per_row * cov, var_y)]
     edges = perimeter(images)
     thickness = 2 * mass / torch.where(edges > 0, edges, 1)
-    return Shape(mass, *(torch.where(seen, value, 0) for value in (x, y, *extents, -per_row, thickness)))
+    return Shape(ink, peak, *(torch.where(seen, value, 0) for value in (x, y, *extents, -per_row, thickness)))
+
+
+def shapes_in(images: Tensor, peak: Tensor) -> Tensor:
+    """The shapes without haze: 1 inside, 0 outside, and a soft edge around half of the peak."""
+    low, high = EDGE
+    bright = torch.where(peak > 0, peak, 1)[..., None, None]
+    return ((images / bright - low) / (high - low)).clamp(0, 1)
 
 
 def perimeter(images: Tensor) -> Tensor:

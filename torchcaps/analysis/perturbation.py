@@ -27,6 +27,9 @@ CLEAR_EFFECT, CLEAR_AGREEMENT = 0.5, 0.75
 STILL = 1e-4
 """A property whose natural standard deviation is not larger does not vary: there is no scale to compare with."""
 
+FADES = 0.15
+"""A row of pictures whose brightest pixel loses more than this part of itself dissolves, whatever else it does."""
+
 _AT_ONCE = 16  # images, each of which becomes 16 × 11
 
 
@@ -40,6 +43,8 @@ class Effects(NamedTuple):
         effect: ``[D, P]``: change / natural standard deviation of the property, so that properties can be compared;
             0 for a property that does not vary by nature.
         agreement: ``[D, P]``: share of the images that change the way the mean does; 0 if the mean does not change.
+        fading: ``[D]``: the part of its brightness that the brightest pixel loses from the brightest to the faintest
+            step; mean over images.
     """
 
     names: tuple[str, ...]
@@ -47,6 +52,7 @@ class Effects(NamedTuple):
     spread: Tensor
     effect: Tensor
     agreement: Tensor
+    fading: Tensor
 
 
 def perturbed_images(
@@ -103,9 +109,11 @@ def pose_effects(
         raise ValueError("effects are means over images: give the pose of at least one.")
     steps = torch.tensor(STEPS, dtype=pose.dtype, device=pose.device)
     line = (steps - steps.mean()) / (steps - steps.mean()).square().sum()  # times the values: the slope
-    changes, unchanged = [], []
+    changes, unchanged, peaks = [], [], []
     for some, of in zip(torch.split(pose, _AT_ONCE), torch.split(classes, _AT_ONCE), strict=True):
-        found = properties(perturbed_images(decoder, some, of).mean(dim=-3))  # [b, D, S, P]
+        images = perturbed_images(decoder, some, of).mean(dim=-3)  # [b, D, S, H, W]
+        found = properties(images)  # [b, D, S, P]
+        peaks.append(images.flatten(-2).amax(dim=-1))  # [b, D, S]
         changes.append(torch.einsum("bdsp,s->bdp", found, line) * (steps.max() - steps.min()))
         unchanged.append(found[:, 0, STEPS.index(0.0)])
     change = torch.cat(changes)
@@ -117,7 +125,14 @@ def pose_effects(
         change.std(dim=0, correction=0),
         torch.where(scale > STILL, mean / torch.where(scale > STILL, scale, 1), 0),
         ((change.sign() == mean.sign()) & (mean != 0)).to(change.dtype).mean(dim=0),
+        _fading(torch.cat(peaks)),
     )
+
+
+def _fading(peaks: Tensor) -> Tensor:
+    """``[B, D, S]`` → ``[D]``."""
+    most = peaks.amax(dim=-1)
+    return torch.where(most > 0, 1 - peaks.amin(dim=-1) / torch.where(most > 0, most, 1), 0).mean(dim=0)
 
 
 def properties(images: Tensor) -> Tensor:
@@ -131,7 +146,8 @@ def describe_dimension(effects: Effects, dimension: int, most: int = 1) -> str:
 
     The number is the change of the property itself, from a step of −0.25 to one of +0.25. Effects below
     :data:`CLEAR_EFFECT` natural standard deviations, or the same way in less than :data:`CLEAR_AGREEMENT` of the
-    images, are not clear.
+    images, are not clear. A row whose pictures lose more than :data:`FADES` of their brightness is said to fade: what
+    is measured of a dissolving shape says little.
 
     Args:
         effects: of all numbers.
@@ -147,4 +163,5 @@ def describe_dimension(effects: Effects, dimension: int, most: int = 1) -> str:
             unit = "" if name in NOT_IN_PIXELS else " pixels"
             change, share = float(effects.change[dimension, at]), float(agreement[at])
             parts.append(f"{name} ({change:+.2f}{unit}, {100 * share:.0f} % of images)")
-    return ", ".join(parts) or "no clear effect"
+    fades = float(effects.fading[dimension])
+    return (", ".join(parts) or "no clear effect") + (f"; fades by {100 * fades:.0f} %" if fades > FADES else "")

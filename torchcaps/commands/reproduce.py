@@ -28,11 +28,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--budget", choices=("quick", "full"), default="quick", help="how much to train (default: quick)"
     )
-    parser.add_argument("--seeds", type=int, nargs="+", metavar="N", help="default: 0 1 2")
+    parser.add_argument("--seeds", type=int, nargs="+", metavar="N", help="default: those of the budget, 0 1 2")
     parser.add_argument("--data", metavar="NAME", help="other images: mnist, mnist-mini or fashion-mnist")
     parser.add_argument("--data-dir", metavar="DIR", help="folder with data sets")
     parser.add_argument("--epochs", type=int, metavar="N", help="in place of the budget's")
     parser.add_argument("--output", default="runs/reproduce", metavar="DIR", help="default: runs/reproduce")
+    parser.add_argument("--again", action="store_true", help="measure again what has been measured; runs are kept")
     parser.add_argument("--json", action="store_true", help="print the measured numbers as JSON")
 
 
@@ -52,7 +53,8 @@ def _run(arguments: argparse.Namespace) -> int:
 def _reproduce(arguments: argparse.Namespace) -> int:
     from torchcaps.experiments import get_experiment
     from torchcaps.experiments.base import Context
-    from torchcaps.experiments.run import bars, reproduce
+    from torchcaps.experiments.plots import plot  # first of all: without matplotlib nothing is trained in vain
+    from torchcaps.experiments.run import bars, output_name, reproduce
     from torchcaps.training.callbacks import TrainingStopped
     from torchcaps.training.checkpoints import Interrupted
 
@@ -64,12 +66,14 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     folder = Path(arguments.output)
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        rows = reproduce(experiment, setting, folder, None if arguments.json else _say, sys.stderr.isatty())
+        say = None if arguments.json else _say
+        rows = reproduce(experiment, setting, folder, say, sys.stderr.isatty(), arguments.again)
     except Interrupted as stop:
         raise CommandError("stopped; the same command goes on from here.", code=130) from stop
     except TrainingStopped as stop:
         raise CommandError(stop) from stop
-    files = _write(experiment, rows, folder)
+    files = _write(experiment, rows, folder / output_name(experiment, setting))
+    plot(experiment, rows, files[-1])
     if experiment.extras is not None:
         files += experiment.extras(Context(setting, bars(sys.stderr.isatty())), folder)
     if arguments.json:
@@ -84,13 +88,15 @@ def _setting(arguments: argparse.Namespace, experiment: Experiment) -> Setting:
     from torchcaps.data.sources import DIGIT_SETS
     from torchcaps.experiments.run import make_setting
 
+    if not experiment.trains and (arguments.data or arguments.data_dir or arguments.epochs):
+        raise CommandError(f"{experiment.name} trains nothing: leave out --data, --data-dir and --epochs.")
     if arguments.data is not None and arguments.data not in DIGIT_SETS:
         raise CommandError(f"--data must be one of {', '.join(DIGIT_SETS)}; got {arguments.data!r}.")
     if arguments.epochs is not None and arguments.epochs < 1:
         raise CommandError(f"--epochs must be at least 1, got {arguments.epochs}.")
     seeds = tuple(dict.fromkeys(arguments.seeds or ()))
-    if any(seed < 0 for seed in seeds):
-        raise CommandError(f"--seeds are numbers from 0 on, got {min(seeds)}.")
+    if any(not 0 <= seed < 2**31 for seed in seeds):
+        raise CommandError(f"--seeds are numbers from 0 to 2^31, got {' '.join(map(str, seeds))}.")
     return make_setting(experiment, arguments.budget, seeds, arguments.data, arguments.data_dir, arguments.epochs)
 
 
@@ -98,17 +104,15 @@ def _say(text: str) -> None:
     print(text, flush=True)
 
 
-def _write(experiment: Experiment, rows: list[Row], folder: Path) -> list[Path]:
-    """Table, CSV and picture."""
-    from torchcaps.experiments.plots import plot
+def _write(experiment: Experiment, rows: list[Row], name: Path) -> list[Path]:
+    """Table and CSV; returns also where the picture belongs."""
     from torchcaps.experiments.run import csv_text
     from torchcaps.experiments.tables import markdown
     from torchcaps.training.runs import write_text
 
-    files = [folder / f"{experiment.name}.{ending}" for ending in ("md", "csv", "png")]
+    files = [name.parent / f"{name.name}.{ending}" for ending in ("md", "csv", "png")]
     write_text(files[0], f"# {experiment.title}\n\n{markdown(experiment, rows)}")
     write_text(files[1], csv_text(rows))
-    plot(experiment, rows, files[2])
     return files
 
 
@@ -116,16 +120,16 @@ def _show(experiment: Experiment, rows: list[Row]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from torchcaps.experiments.tables import body, headings
+    from torchcaps.experiments.tables import body, budget_text, headings
 
     table = Table(title=experiment.title)
-    for number, heading in enumerate(headings(experiment)):
+    for number, heading in enumerate(headings(experiment, rows)):
         table.add_column(heading, justify="left" if number == 0 else "right")
     for line in body(experiment, rows):
         table.add_row(*line)
     console = Console(highlight=False, markup=False)
     console.print(table)
-    console.print(f"{experiment.question}\n{experiment.credit}", soft_wrap=True)
+    console.print(f"{experiment.question} {budget_text(rows)}\n{experiment.credit}", soft_wrap=True)
 
 
 def _numbers(experiment: Experiment, rows: list[Row]) -> dict[str, Any]:

@@ -6,30 +6,34 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from torchcaps.data.composed import ShiftedDigits
-from torchcaps.experiments.base import FULL, QUICK, Column, Context, Experiment, Numbers, Setting, Trial, for_each
+from torchcaps.experiments.base import (
+    CAPSULES,
+    CNN,
+    FULL,
+    QUICK,
+    Column,
+    Context,
+    Experiment,
+    Numbers,
+    Setting,
+    Trial,
+    beside_a_cnn,
+)
 from torchcaps.experiments.measures import error_of_run, error_percent, images_of
 from torchcaps.training.runs import load_model
-
-VARIANTS = {"capsules": "--model.options.routing.name=dynamic", "CNN": "--loss.kind=cross-entropy"}
 
 
 def _measure(runs: Mapping[str, Path], context: Context) -> Numbers:
     model, _ = load_model(runs["run"])
     shifted = ShiftedDigits(images_of(context.setting, "affine-mnist"))
     return {
-        "shifted_accuracy_percent": 100 - error_percent(model, shifted),
-        "affine_accuracy_percent": 100 - error_of_run(runs["run"], context.setting, "affine-mnist"),
+        "shifted_accuracy_percent": 100 - error_percent(model, shifted, context),
+        "affine_accuracy_percent": 100 - error_of_run(runs["run"], context, "affine-mnist"),
     }
 
 
 def _trials(setting: Setting) -> list[Trial]:
-    models = {"capsules": setting.budget.model, "CNN": setting.budget.cnn}
-    return [
-        Trial(
-            name, seed, {"run": setting.training("affine-mnist", seed, key, model=models[name])}, _measure
-        )
-        for name, key, seed in for_each(VARIANTS, setting.seeds)
-    ]  # fmt: skip
+    return beside_a_cnn(setting, "affine-mnist", _measure)
 
 
 EXPERIMENT = Experiment(
@@ -44,8 +48,8 @@ EXPERIMENT = Experiment(
         "shifted digits. The affine digits here are made in the manner of affNIST, and are not it."
     ),
     columns=(
-        Column("shifted_accuracy_percent", "shifted, %", published={"capsules": "99.23", "CNN": "99.22"}),
-        Column("affine_accuracy_percent", "affine, %", published={"capsules": "79", "CNN": "66"}),
+        Column("shifted_accuracy_percent", "shifted, %", published={CAPSULES: "99.23", CNN: "99.22"}),
+        Column("affine_accuracy_percent", "affine, %", published={CAPSULES: "79", CNN: "66"}),
     ),
     budgets={"quick": QUICK, "full": FULL},
     trials=_trials,

@@ -40,7 +40,12 @@ class Budget:
 SMALL = ("--optimizer.schedule=one-cycle", "--optimizer.lr=0.003", "--training.batch_size=64", "--data.validation=0")
 QUICK = Budget(SMALL, images=500)
 FULL = Budget(SMALL, epochs=20)
-PAPER = Budget(("--data.validation=0",), epochs=50, model="capsnet", cnn="cnn-baseline")
+PAPER = Budget(
+    ("--optimizer.schedule=decay", "--optimizer.lr=0.001", "--data.validation=0"),
+    epochs=50,
+    model="capsnet",
+    cnn="cnn-baseline",
+)
 
 
 @dataclass(frozen=True)
@@ -95,6 +100,10 @@ class Context:
     progress: Progress
 
 
+Measure = Callable[[Mapping[str, Path], Context], Numbers]
+"""From the run folders of a trial, by the trainings' names, to what is measured."""
+
+
 @dataclass(frozen=True)
 class Trial:
     """One variant with one seed: what to train, by a name of its own, and how to measure the run folders."""
@@ -102,7 +111,7 @@ class Trial:
     variant: str
     seed: int
     trainings: Mapping[str, Training]
-    measure: Callable[[Mapping[str, Path], Context], Numbers]
+    measure: Measure
 
 
 @dataclass(frozen=True)
@@ -115,6 +124,7 @@ class Column:
         digits: after the point.
         published: what others have reported, by variant.
         once: measured once for all seeds, so without a spread.
+        drawn: in the picture too.
     """
 
     key: str
@@ -122,6 +132,7 @@ class Column:
     digits: int = 2
     published: Mapping[str, str] = field(default_factory=dict)
     once: bool = False
+    drawn: bool = True
 
 
 @dataclass(frozen=True)
@@ -137,6 +148,7 @@ class Experiment:
         budgets: quick and full.
         trials: what to run in a setting.
         together: numbers that can only be measured side by side, such as time: by variant.
+        trains: False if there is nothing to train, so that neither data nor epochs can be chosen.
         extras: further files for the folder given, such as an animation, with a bar; returns them.
     """
 
@@ -147,13 +159,24 @@ class Experiment:
     columns: Sequence[Column]
     budgets: Mapping[str, Budget]
     trials: Callable[[Setting], list[Trial]]
-    together: Callable[[Setting], Mapping[str, Numbers]] | None = None
+    together: Callable[[Context], Mapping[str, Numbers]] | None = None
+    trains: bool = True
     extras: Callable[[Context, Path], list[Path]] | None = None
 
-    @property
-    def has_published(self) -> bool:
-        """Whether there is anything to compare with."""
-        return any(column.published for column in self.columns)
+
+CAPSULES, CNN = "capsules", "CNN"
+
+
+def beside_a_cnn(setting: Setting, recipe: str, measure: Measure) -> list[Trial]:
+    """Trials of the two: capsules with dynamic routing and the margin loss, the CNN with cross-entropy."""
+    kinds = {
+        CAPSULES: (setting.budget.model, "--model.options.routing.name=dynamic"),
+        CNN: (setting.budget.cnn, "--loss.kind=cross-entropy"),
+    }
+    return [
+        Trial(name, seed, {"run": setting.training(recipe, seed, key, model=model)}, measure)
+        for name, (model, key), seed in for_each(kinds, setting.seeds)
+    ]
 
 
 def for_each(variants: Mapping[str, Any], seeds: Sequence[int]) -> list[tuple[str, Any, int]]:

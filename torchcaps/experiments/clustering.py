@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
-from torchcaps.experiments.base import Budget, Column, Context, Experiment, Numbers, Setting, Trial, for_each
+from torchcaps.experiments.base import Budget, Column, Context, Experiment, Measure, Numbers, Setting, Trial, for_each
 from torchcaps.experiments.clusters import Clustered, cluster_all, make_lengths, make_points, write_animation
 from torchcaps.training.runs import write_atomically, write_text
 
@@ -19,7 +19,7 @@ def _clustered(seed: int) -> list[Clustered]:
     return cluster_all(*make_points(seed, CLUSTERS), CLUSTERS, ITERATIONS, seed)
 
 
-def _measure(name: str, seed: int) -> Callable[[Mapping[str, Path], Context], Numbers]:
+def _measure(name: str, seed: int) -> Measure:
     def measure(_: Mapping[str, Path], __: Context) -> Numbers:
         at = NAMES.index(name)
         found, lengths = _clustered(seed)[at], cluster_all(*make_lengths(seed), CLUSTERS, ITERATIONS, seed)[at]
@@ -74,4 +74,5 @@ EXPERIMENT = Experiment(
     budgets={"quick": Budget(), "full": Budget(seeds=tuple(range(10)))},
     trials=_trials,
     extras=_extras,
+    trains=False,
 )

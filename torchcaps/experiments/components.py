@@ -13,7 +13,7 @@ DYNAMIC = "--model.options.routing.name=dynamic"
 VARIANTS = {
     "all of them": (DYNAMIC,),
     "one transform for all parts": (DYNAMIC, "--model.options.shared=true"),
-    "uniform coupling, no routing": ("--model.options.routing=uniform",),
+    "uniform coupling, no routing": ("--model.options.routing.name=uniform",),
     "no squash": squash_keys("none"),
     "cross-entropy, no margin loss": (DYNAMIC, "--loss.kind=cross-entropy"),
     "no reconstruction": (DYNAMIC, "--model.options.decoder=false"),
@@ -22,9 +22,9 @@ VARIANTS = {
 
 def _measure(runs: Mapping[str, Path], context: Context) -> Numbers:
     return {
-        "clean_error_percent": error_of_run(runs["digits"], context.setting, "mnist"),
-        "affine_error_percent": affine_error(runs["digits"], context.setting, "mnist"),
-        "overlap_error_percent": error_of_run(runs["pairs"], context.setting, "multi-mnist"),
+        "clean_error_percent": error_of_run(runs["digits"], context, "mnist"),
+        "affine_error_percent": affine_error(runs["digits"], context, "mnist"),
+        "overlap_error_percent": error_of_run(runs["pairs"], context, "multi-mnist"),
     }
 
 
@@ -46,7 +46,8 @@ EXPERIMENT = Experiment(
         "Test error on MNIST (clean), on affine versions of its test digits (trained on small shifts only), "
         "and of a network trained on MultiMNIST (overlap; both digits must be right). Without a transform of its own a "
         "part has the same matrix as all others; with none at all every whole would get the same votes. Cross-entropy "
-        "takes the lengths as logits; of two digits each has half of the probability."
+        "takes the lengths as logits, and as they are below 1 it can never be sure; of two digits each has half of the "
+        "probability."
     ),
     credit=(
         "After Gu, Tresp and Hu 2021, who find that routing and transforms can harm robustness, and that the other "

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from pathlib import Path
 
 from torch import nn
 
 from torchcaps.data.composed import AffineDigits
 from torchcaps.data.images import Images, ImageSet, ImageSource
 from torchcaps.data.sources import evaluation_source, load_images
-from torchcaps.experiments.base import Setting
+from torchcaps.experiments.base import Context, Setting
 from torchcaps.training.evaluation import measure
 from torchcaps.training.runs import load_model
 
+Run = str | os.PathLike[str]
 
-def error_percent(model: nn.Module, source: ImageSource) -> float:
+
+def error_percent(model: nn.Module, source: ImageSource, context: Context) -> float:
     """Test error; of several objects per image all must be right."""
-    return float(measure(model, source)["error_percent"])
+    return float(measure(model, source, context.progress("testing", len(source)))["error_percent"])
 
 
-def error_of_run(run: str | os.PathLike[str], setting: Setting, data: str) -> float:
+def error_of_run(run: Run, context: Context, data: str) -> float:
     """Error of a run on the test images of a data set."""
     model, _ = load_model(run)
-    return error_percent(model, evaluation_source(setting.data_options(data)))
+    return error_percent(model, evaluation_source(context.setting.data_options(data)), context)
 
 
 def images_of(setting: Setting, data: str, split: str = "test") -> ImageSet:
@@ -32,14 +33,14 @@ def images_of(setting: Setting, data: str, split: str = "test") -> ImageSet:
     return load_images(setting.data_options(data), split)
 
 
-def affine_error(run: Path, setting: Setting, data: str) -> float:
+def affine_error(run: Run, context: Context, data: str) -> float:
     """Error on affine versions of the test images, on a canvas of their own size.
 
     Rotated by up to 20°, sheared by up to 0.2, scaled by 0.8 to 1.2 in each direction and shifted by up to 2 pixels.
     """
     model, _ = load_model(run)
-    images = images_of(setting, data)
-    return error_percent(model, AffineDigits(images, canvas=images.image_shape[1], shift=2))
+    images = images_of(context.setting, data)
+    return error_percent(model, AffineDigits(images, canvas=images.image_shape[1], shift=2), context)
 
 
 def first_images(data: ImageSet, number: int) -> Images:

@@ -10,7 +10,11 @@ STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 def can_measure() -> bool:
     """Whether this system tells, which Linux does."""
-    return STATUS.exists() and CLEAR.exists()
+    try:
+        CLEAR.write_text("5")
+        return _status("VmHWM") > 0
+    except (OSError, RuntimeError):
+        return False
 
 
 def _status(field: str) -> int:

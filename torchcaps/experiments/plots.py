@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from torchcaps.experiments.base import Column, Experiment
 from torchcaps.experiments.run import Row
-from torchcaps.experiments.tables import cell, variants
+from torchcaps.experiments.tables import cell, has_published, variants
 from torchcaps.training.runs import write_atomically
 
 MEASURED, PUBLISHED = "#0969da", "#bc4c00"
@@ -25,13 +25,14 @@ def published_number(column: Column, variant: str) -> float | None:
 
 def plot(experiment: Experiment, rows: Sequence[Row], path: Path) -> None:
     """Write the picture."""
-    names = variants(rows)
-    figure = Figure(figsize=(2.2 + 3.1 * len(experiment.columns), 1.3 + 0.34 * len(names)), layout="constrained")
+    names, columns = variants(rows), [column for column in experiment.columns if column.drawn]
+    figure = Figure(figsize=(2.2 + 3.1 * len(columns), 1.3 + 0.34 * len(names)), layout="constrained")
     FigureCanvasAgg(figure)
-    panels = figure.subplots(1, len(experiment.columns), sharey=True, squeeze=False)[0]
-    for panel, column in zip(panels, experiment.columns, strict=True):
+    panels = figure.subplots(1, len(columns), sharey=True, squeeze=False)[0]
+    for panel, column in zip(panels, columns, strict=True):
         for place, name in enumerate(names):
-            found, known = cell(rows, name, column), published_number(column, name)
+            found = cell(rows, name, column)
+            known = published_number(column, name) if has_published(column, rows) else None
             if found is not None:
                 panel.errorbar(
                     found.mean, place, xerr=found.deviation or 0, fmt="o", color=MEASURED, capsize=3, markersize=6
@@ -45,6 +46,6 @@ def plot(experiment: Experiment, rows: Sequence[Row], path: Path) -> None:
         panel.tick_params(axis="y", length=0)
     panels[0].set_yticks(range(len(names)), names)
     panels[0].set_ylim(len(names) - 0.5, -0.5)
-    if experiment.has_published:
+    if any(has_published(column, rows) for column in columns):
         figure.text(0.995, 0.005, "● measured here   ◇ published", ha="right", va="bottom", fontsize=8)
     write_atomically(path, lambda temporary: figure.savefig(temporary, format="png", dpi=110))

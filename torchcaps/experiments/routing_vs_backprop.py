@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +11,18 @@ from torch import Tensor, nn
 
 from torchcaps.data.batches import EvaluationBatches
 from torchcaps.data.images import ImageSource
-from torchcaps.experiments.base import FULL, QUICK, Column, Context, Experiment, Numbers, Setting, Trial, for_each
+from torchcaps.experiments.base import (
+    FULL,
+    QUICK,
+    Column,
+    Context,
+    Experiment,
+    Measure,
+    Numbers,
+    Setting,
+    Trial,
+    for_each,
+)
 from torchcaps.experiments.measures import first_images, images_of
 from torchcaps.models import create_model
 from torchcaps.training.runs import load_model
@@ -29,8 +40,9 @@ class Seen(NamedTuple):
     labels: Tensor
 
 
-def class_capsules(model: nn.Module, source: ImageSource) -> Seen:
+def class_capsules(model: nn.Module, source: ImageSource, context: Context) -> Seen:
     """The class capsules of all images."""
+    tick = context.progress("looking", len(source))
     poses, lengths, labels = [], [], []
     with torch.inference_mode():
         for batch in EvaluationBatches(source):
@@ -38,6 +50,7 @@ def class_capsules(model: nn.Module, source: ImageSource) -> Seen:
             poses.append(capsules.pose.flatten(1))
             lengths.append(capsules.activation)
             labels.append(batch.labels)
+            tick(len(batch.labels))
     return Seen(torch.cat(poses), torch.cat(lengths), torch.cat(labels))
 
 
@@ -70,9 +83,9 @@ def probe_accuracy(known: Seen, seen: Seen) -> float:
     return float(((features(seen.poses) @ weights).argmax(dim=1) == seen.labels).double().mean())
 
 
-def _numbers(model: nn.Module, setting: Setting) -> Numbers:
-    known = class_capsules(model, first_images(images_of(setting, DATA, "train"), PROBE_IMAGES))
-    seen = class_capsules(model, first_images(images_of(setting, DATA), PROBE_IMAGES))
+def _numbers(model: nn.Module, context: Context) -> Numbers:
+    known = class_capsules(model, first_images(images_of(context.setting, DATA, "train"), PROBE_IMAGES), context)
+    seen = class_capsules(model, first_images(images_of(context.setting, DATA), PROBE_IMAGES), context)
     return {
         "accuracy_percent": 100 * float((seen.lengths.argmax(dim=1) == seen.labels).double().mean()),
         "majority_percent": 100 * named_by_majority(known, seen),
@@ -80,20 +93,20 @@ def _numbers(model: nn.Module, setting: Setting) -> Numbers:
     }
 
 
-def _untrained(iterations: int, seed: int) -> Callable[[Mapping[str, Path], Context], Numbers]:
+def _untrained(iterations: int, seed: int) -> Measure:
     def measure(_: Mapping[str, Path], context: Context) -> Numbers:
         data = images_of(context.setting, DATA)
         torch.manual_seed(seed)
         routing = {"name": "dynamic", "iterations": iterations}
         options = {"routing": routing, "decoder": False}
         model = create_model(context.setting.budget.model, data.image_shape, len(data.class_names), **options)
-        return _numbers(model.eval(), context.setting)
+        return _numbers(model.eval(), context)
 
     return measure
 
 
 def _trained(runs: Mapping[str, Path], context: Context) -> Numbers:
-    return _numbers(load_model(runs["run"])[0], context.setting)
+    return _numbers(load_model(runs["run"])[0], context)
 
 
 def _trials(setting: Setting) -> list[Trial]:

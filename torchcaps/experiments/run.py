@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import json
 import re
@@ -12,10 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import torch
 from tqdm import tqdm
 
 from torchcaps.experiments.base import Context, Experiment, Numbers, Setting, Ticks, Trial
-from torchcaps.experiments.trained import run_folder, trained, training_seconds
+from torchcaps.experiments.trained import digest, run_folder, trained, training_seconds
 from torchcaps.training.runs import write_text
 from torchcaps.version import __version__
 
@@ -39,7 +39,12 @@ def make_setting(
 
 
 def reproduce(
-    experiment: Experiment, setting: Setting, folder: Path, say: Say | None = None, bar: bool = False
+    experiment: Experiment,
+    setting: Setting,
+    folder: Path,
+    say: Say | None = None,
+    bar: bool = False,
+    again: bool = False,
 ) -> list[Row]:
     """Train and measure all variants; returns the rows of the CSV, one per variant and seed.
 
@@ -49,12 +54,13 @@ def reproduce(
         folder: where runs and measured numbers are kept, shared by all experiments.
         say: receives lines of text for the user.
         bar: show progress bars.
+        again: measure again what has been measured, for instance after a change of the code; runs are kept.
     """
     trials = experiment.trials(setting)
     measured: list[tuple[Trial, Numbers]] = []
     for number, trial in enumerate(trials, start=1):
         kept = _kept(experiment.name, trial, setting, folder)
-        if kept.is_file():
+        if kept.is_file() and not again:
             numbers = json.loads(kept.read_text(encoding="utf-8"))
         else:
             numbers = _measured(trial, setting, folder, bar)
@@ -64,7 +70,7 @@ def reproduce(
             text = ", ".join(f"{column.heading} {numbers[column.key]:.{column.digits}f}" for column in known)
             say(f"{number}/{len(trials)} {trial.variant}, seed {trial.seed}: {text}")
         measured.append((trial, numbers))
-    together = _together(experiment, setting, folder)
+    together = _together(experiment, Context(setting, bars(bar)), folder, again)
     return [_row(experiment, setting, t, {**n, **together.get(t.variant, {})}) for t, n in measured]
 
 
@@ -92,10 +98,6 @@ def bars(shown: bool) -> Callable[[str, int], Ticks]:
     return progress
 
 
-def _digest(*parts: object) -> str:
-    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:12]
-
-
 def _name(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
@@ -103,8 +105,8 @@ def _name(text: str) -> str:
 def _kept(experiment: str, trial: Trial, setting: Setting, folder: Path) -> Path:
     """Where the numbers of a trial are kept: they follow from its runs, the test images and the budget."""
     runs = [run_folder(training, folder).name for training in trial.trainings.values()]
-    digest = _digest(__version__, runs, setting.budget, setting.data)
-    return folder / "measured" / experiment / f"{_name(trial.variant)}-{trial.seed}-{digest}.json"
+    key = digest(__version__, runs, setting.budget, setting.data)
+    return folder / "measured" / experiment / f"{_name(trial.variant)}-{trial.seed}-{key}.json"
 
 
 def _keep(path: Path, numbers: Mapping[str, object]) -> None:
@@ -112,14 +114,27 @@ def _keep(path: Path, numbers: Mapping[str, object]) -> None:
     write_text(path, json.dumps(numbers, indent=2) + "\n")
 
 
-def _together(experiment: Experiment, setting: Setting, folder: Path) -> Mapping[str, Numbers]:
+def _together(experiment: Experiment, context: Context, folder: Path, again: bool) -> Mapping[str, Numbers]:
     if experiment.together is None:
         return {}
-    path = folder / "measured" / experiment.name / f"together-{_digest(__version__, setting.budget)}.json"
-    if not path.is_file():
-        _keep(path, experiment.together(setting))
+    key = digest(__version__, context.setting.budget, torch.get_num_threads())
+    path = folder / "measured" / experiment.name / f"together-{key}.json"
+    if again or not path.is_file():
+        _keep(path, experiment.together(context))
     found: Mapping[str, Numbers] = json.loads(path.read_text(encoding="utf-8"))
     return found
+
+
+def output_name(experiment: Experiment, setting: Setting) -> str:
+    """Of the files: a quick table is not overwritten by a full one, or by one of other images or epochs."""
+    parts = [experiment.name]
+    if setting.budget_name != "quick":
+        parts.append(setting.budget_name)
+    if setting.data:
+        parts.append(setting.data)
+    if setting.budget.epochs != experiment.budgets[setting.budget_name].epochs:
+        parts.append(f"{setting.budget.epochs}-epochs")
+    return "-".join(parts)
 
 
 def _row(experiment: Experiment, setting: Setting, trial: Trial, numbers: Numbers) -> Row:
@@ -133,6 +148,8 @@ def _row(experiment: Experiment, setting: Setting, trial: Trial, numbers: Number
         "variant": trial.variant,
         "seed": str(trial.seed),
         "budget": setting.budget_name,
+        "epochs": str(setting.budget.epochs) if experiment.trains else "",
+        "data": setting.data or "",
         **shown,
         "training_seconds": "" if seconds is None else f"{seconds:.0f}",
         "version": __version__,

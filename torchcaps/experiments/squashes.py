@@ -29,8 +29,8 @@ def squash_keys(kind: str, wholes: str | None = None) -> tuple[str, ...]:
 
 def _measure(runs: Mapping[str, Path], context: Context) -> Numbers:
     return {
-        "error_percent": error_of_run(runs["run"], context.setting, "mnist"),
-        "affine_error_percent": affine_error(runs["run"], context.setting, "mnist"),
+        "error_percent": error_of_run(runs["run"], context, "mnist"),
+        "affine_error_percent": affine_error(runs["run"], context, "mnist"),
     }
 
 

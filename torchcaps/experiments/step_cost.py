@@ -1,4 +1,4 @@
-"""What a training step costs: time side by side in one process, memory each in a process of its own."""
+"""What a training step costs: time side by side in one process, memory each in processes of its own."""
 
 from __future__ import annotations
 
@@ -8,69 +8,90 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
-from torchcaps.experiments.base import Numbers
+from torchcaps.experiments.base import Numbers, Ticks
 from torchcaps.experiments.memory import can_measure, peak_of
 from torchcaps.losses import CapsuleLoss
 from torchcaps.models import create_model
 from torchcaps.models.cnn import parameter_count
 
 BATCH = 128
-ROUNDS = 15
+ROUNDS, PROCESSES = 15, 3
+WARMING_UP = 2
 
 
-def step_of(name: str, options: Mapping[str, Any], batch: int = BATCH) -> tuple[Callable[[], None], int]:
-    """A training step on random digits, forward, backward and Adam, and how many parameters it moves."""
-    torch.manual_seed(0)
-    model = create_model(name, **options)
-    images, labels = torch.rand(batch, 1, 28, 28), torch.randint(10, (batch,))
-    loss = CapsuleLoss("cross-entropy" if name.startswith("cnn") else "margin")
-    optimizer = torch.optim.Adam(model.parameters())
+class Step(NamedTuple):
+    """A model's name and options, and its loss."""
 
-    def step() -> None:
-        optimizer.zero_grad()
-        loss(model(images, labels), labels, images).total.backward()
-        optimizer.step()
+    model: str
+    options: Mapping[str, Any]
+    loss: str = "margin"
 
-    return step, parameter_count(model)
+    def make(self, batch: int = BATCH) -> tuple[Callable[[], None], int]:
+        """A training step on random digits, forward, backward and Adam, and how many parameters it moves."""
+        torch.manual_seed(0)
+        model = create_model(self.model, **self.options)
+        images, labels = torch.rand(batch, 1, 28, 28), torch.randint(10, (batch,))
+        loss = CapsuleLoss(self.loss)
+        optimizer = torch.optim.Adam(model.parameters())
+
+        def step() -> None:
+            optimizer.zero_grad()
+            loss(model(images, labels), labels, images).total.backward()
+            optimizer.step()
+
+        return step, parameter_count(model)
 
 
-def step_costs(models: Mapping[str, tuple[str, Mapping[str, Any]]], rounds: int = ROUNDS) -> dict[str, Numbers]:
-    """Median time of a step, the models taking turns, its peak memory and the parameters; by name."""
-    steps = {name: step_of(*model) for name, model in models.items()}
-    seconds: dict[str, list[float]] = {name: [] for name in models}
-    for number in range(rounds + 2):
-        for name, (step, _) in steps.items():
+def step_costs(
+    steps: Mapping[str, Step], tick: Ticks | None = None, rounds: int = ROUNDS, processes: int = PROCESSES
+) -> dict[str, Numbers]:
+    """Median time of a step, the models taking turns, median of its peak memory, and the parameters; by name."""
+    made = {name: step.make() for name, step in steps.items()}
+    seconds: dict[str, list[float]] = {name: [] for name in steps}
+    for number in range(rounds + WARMING_UP):
+        for name, (step, _) in made.items():
             start = time.perf_counter()
             step()
-            if number >= 2:  # the first two are warming up
+            if number >= WARMING_UP:
                 seconds[name].append(time.perf_counter() - start)
-    found = {}
-    for name, (_, parameters) in steps.items():
-        found[name] = {"step_milliseconds": 1000 * statistics.median(seconds[name]), "parameters": parameters}
-        memory = _in_a_process(*models[name])
-        if memory is not None:
-            found[name]["step_megabytes"] = memory
+                _tell(tick)
+    found: dict[str, Numbers] = {}
+    for name, (_, parameters) in made.items():
+        found[name] = {
+            "step_milliseconds": 1000 * statistics.median(seconds[name]),
+            "parameters": parameters,
+            "threads": torch.get_num_threads(),
+        }
+        if can_measure():
+            peaks = []
+            for _ in range(processes):
+                peaks.append(_in_a_process(steps[name]))
+                _tell(tick)
+            found[name]["step_megabytes"] = statistics.median(peaks)
     return found
 
 
-def _in_a_process(name: str, options: Mapping[str, Any]) -> float | None:
-    """What the first step takes at its peak beyond what is there before it, in MB; None where it cannot be measured."""
-    if not can_measure():
-        return None
-    arguments = [sys.executable, "-m", "torchcaps.experiments.step_cost", name, json.dumps(options)]
+def _tell(tick: Ticks | None) -> None:
+    if tick is not None:
+        tick(1)
+
+
+def _in_a_process(step: Step) -> float:
+    arguments = [sys.executable, "-m", "torchcaps.experiments.step_cost", json.dumps(step)]
     return float(subprocess.check_output(arguments, text=True))
 
 
-def _own_peak(name: str, options: Mapping[str, Any]) -> float:
-    step_of(name, options, batch=1)[0]()  # code and threads are there
-    step, _ = step_of(name, options)
-    before, peak = peak_of(step)
+def _own_peak(step: Step) -> float:
+    """What the first step takes at its peak beyond what is there before it, in MB."""
+    step.make(batch=1)[0]()  # code and threads are there
+    first, _ = step.make()
+    before, peak = peak_of(first)
     return (peak - before) / 1e6
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(_own_peak(sys.argv[1], json.loads(sys.argv[2]))))
+    sys.stdout.write(str(_own_peak(Step(*json.loads(sys.argv[1])))))

@@ -40,11 +40,16 @@ def cell_text(found: Cell | None, column: Column) -> str:
     return mean if found.deviation is None else f"{mean} ± {found.deviation:.{column.digits}f}"
 
 
-def headings(experiment: Experiment) -> list[str]:
+def has_published(column: Column, rows: Sequence[Row]) -> bool:
+    """Whether there are published numbers, which are of the experiment's own images."""
+    return bool(column.published) and not rows[0]["data"]
+
+
+def headings(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
     """Of the table's columns; a published column follows the measured one."""
     found = [""]
     for column in experiment.columns:
-        found += [column.heading, "published"] if column.published else [column.heading]
+        found += [column.heading, "published"] if has_published(column, rows) else [column.heading]
     return found
 
 
@@ -55,7 +60,7 @@ def body(experiment: Experiment, rows: Sequence[Row]) -> list[list[str]]:
         line = [variant]
         for column in experiment.columns:
             line.append(cell_text(cell(rows, variant, column), column))
-            if column.published:
+            if has_published(column, rows):
                 line.append(column.published.get(variant, "–"))
         lines.append(line)
     return lines
@@ -64,8 +69,16 @@ def body(experiment: Experiment, rows: Sequence[Row]) -> list[list[str]]:
 def markdown(experiment: Experiment, rows: Sequence[Row]) -> str:
     """The table with what it means."""
     seeds = len({row["seed"] for row in rows})
-    spread = f" Mean ± standard deviation over {seeds} seeds." if seeds > 1 else " One seed."
-    table = [headings(experiment), ["---"] * len(headings(experiment)), *body(experiment, rows)]
+    spread = f"Mean ± standard deviation over {seeds} seeds." if seeds > 1 else "One seed."
+    head = headings(experiment, rows)
+    table = [head, ["---"] * len(head), *body(experiment, rows)]
     lines = "\n".join(f"| {' | '.join(line)} |" for line in table)
-    budget = rows[0]["budget"]
-    return f"{experiment.question}{spread} Budget: {budget}.\n\n{lines}\n\n{experiment.credit}\n"
+    return f"{experiment.question} {spread} {budget_text(rows)}\n\n{lines}\n\n{experiment.credit}\n"
+
+
+def budget_text(rows: Sequence[Row]) -> str:
+    """With how much it was measured, and on which images if not on the experiment's own."""
+    budget, epochs, data = (rows[0][key] for key in ("budget", "epochs", "data"))
+    trained = f", {epochs} epoch{'' if epochs == '1' else 's'}" if epochs else ""
+    images = f" With the images of {data} in place of the experiment's own." if data else ""
+    return f"Budget: {budget}{trained}.{images}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +20,18 @@ from torchcaps.version import __version__
 SUMMARY = "summary.json"
 
 
+def digest(*parts: object) -> str:
+    """A short name for values."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:12]
+
+
 def _digest(recipe: Recipe) -> str:
     """The same for the same experiment, wherever its data is and on however many threads it runs."""
     values: dict[str, Any] = recipe.as_dict()
     for section, key in (("data", "dir"), ("data", "download"), ("training", "threads")):
         del values[section][key]
     del values["description"]
-    text = json.dumps([__version__, values], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+    return digest(__version__, values)
 
 
 def run_folder(training: Training, store: Path) -> Path:
@@ -36,8 +42,27 @@ def run_folder(training: Training, store: Path) -> Path:
 def trained(training: Training, store: Path, data_dir: str | None = None, bar: bool = False) -> Path:
     """The run folder of a training, which is done now if it is not there yet."""
     folder = run_folder(training, store)
-    if (folder / SUMMARY).is_file():
-        return folder
+    store.mkdir(parents=True, exist_ok=True)
+    with _alone(folder.with_suffix(".lock")):
+        if not (folder / SUMMARY).is_file():
+            _train(training, folder, data_dir, bar)
+    return folder
+
+
+@contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    """Wait until no other process has the lock; where the system has none, go on without."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _train(training: Training, folder: Path, data_dir: str | None, bar: bool) -> None:
     recipe = recipe_from_file(training.recipe, training.keys)
     recipe.data.dir = data_dir
     resume = (folder / CHECKPOINT).is_file()
@@ -45,7 +70,6 @@ def trained(training: Training, store: Path, data_dir: str | None = None, bar: b
         shutil.rmtree(folder, ignore_errors=True)  # broken off before its first checkpoint
         folder.mkdir(parents=True)
     train(recipe, folder, resume=resume, bar=bar)
-    return folder
 
 
 def training_seconds(folder: Path) -> float:

@@ -62,22 +62,29 @@ class RandomRouting(Routing):
 class FrozenRouting(Routing):
     """The average coupling that another routing found once, kept for every image ever after.
 
-    It is taken from the first batch seen in training, or from any votes given to :meth:`freeze` (those of a
-    trained model, to ask whether its routing still decides anything). Until then the coupling is uniform. It is saved
-    with the weights.
+    It is taken from a batch seen in training, or from any votes given to :meth:`freeze` (those of a trained model, to
+    ask whether its routing still decides anything), and saved with the weights. Before training the votes are short and
+    every routing leaves the coupling uniform, so the very first batch makes this another ``uniform``: let the source
+    route for a while, ``after``.
 
     Args:
         source: the routing whose coupling is kept; a name, a mapping or an instance.
+        after: so many training batches are routed by the source itself; the next one's coupling is kept. With 0 the
+            coupling is uniform until then.
         squash: a kind of :func:`torchcaps.ops.squash`.
     """
 
     permutation_invariant = False
     coupling: Tensor
     is_frozen: Tensor
+    batches: Tensor
 
-    def __init__(self, *, source: RoutingLike = "dynamic", squash: str = "sabour") -> None:
+    def __init__(self, *, source: RoutingLike = "dynamic", after: int = 0, squash: str = "sabour") -> None:
         super().__init__()
         require_choice("squash kind", squash, SQUASH_KINDS)
+        if not isinstance(after, int) or isinstance(after, bool) or after < 0:
+            raise ValueError(f"after is a number of training batches, at least 0; got {after!r}.")
+        self.after = after
         self.source, self.squash = resolve_routing(source), squash
         self.couplings_sum_to_one = self.source.couplings_sum_to_one
         self._frozen = False  # the same as is_frozen, as a Python value: reading it never waits for a device
@@ -91,9 +98,10 @@ class FrozenRouting(Routing):
                 "give the layer in_capsules, or use 'uniform' or 'random'."
             )
         self.source.build(children, parents, size)
-        self.source.requires_grad_(False)  # its coupling is taken once, without a gradient
+        self.source.requires_grad_(self.after > 0)  # else its coupling is taken once, without a gradient
         self.register_buffer("coupling", torch.full((children, parents), 1 / parents))
         self.register_buffer("is_frozen", torch.zeros((), dtype=torch.bool))
+        self.register_buffer("batches", torch.zeros((), dtype=torch.int64))
 
     def freeze(self, votes: Tensor, activation: Tensor | None = None, mask: Tensor | None = None) -> None:
         """Keep the source's coupling for these votes ``[B, I, J, D]``, averaged over the images that have the child."""
@@ -116,7 +124,13 @@ class FrozenRouting(Routing):
         """Route votes ``[B, I, J, D]``."""
         self.require_built()
         if self.training and not self._frozen and len(votes) > 0:
-            self.freeze(votes, activation, mask)
+            if int(self.batches) < self.after:
+                self.batches += 1
+            else:
+                self.freeze(votes, activation, mask)
+        if self.after > 0 and not self._frozen:
+            output: RoutingOutput = self.source(votes, activation, mask, trace)
+            return output
         return frozen_routing(votes, self.coupling, squash=self.squash, mask=mask, trace=trace)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -25,8 +25,11 @@ from torchcaps.training.recipe import Recipe
 from torchcaps.training.runs import ModelSpec, RunError, TextSpec, load_model, read_run_recipe, write_text
 
 
-def measure(model: nn.Module, source: Source) -> dict[str, Any]:
-    """Accuracy of a model; for several objects per image the strict one, all of them right, and the share found."""
+def measure(model: nn.Module, source: Source, tick: Callable[[int], None] | None = None) -> dict[str, Any]:
+    """Accuracy of a model; for several objects per image the strict one, all of them right, and the share found.
+
+    ``tick`` is told how many more are done, batch by batch.
+    """
     right = found = 0.0
     per_class = torch.zeros(len(source.class_names), 2)
     with torch.inference_mode():
@@ -39,6 +42,8 @@ def measure(model: nn.Module, source: Source) -> dict[str, Any]:
             found += float(hits.float().mean(dim=1).sum())
             per_class[:, 0].index_add_(0, labels.flatten(), hits.flatten().float())
             per_class[:, 1].index_add_(0, labels.flatten(), torch.ones(labels.numel()))
+            if tick:
+                tick(len(labels))
     count = len(source)
     if not count:
         raise RunError(f"there are no test {source.kind}.")

@@ -17,6 +17,7 @@ import pytorch_lightning as pl
 import torch
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from pytorch_lightning.callbacks import TQDMProgressBar
+from pytorch_lightning.callbacks.progress.tqdm_progress import Tqdm
 from pytorch_lightning.loggers import TensorBoardLogger
 from torch import nn
 from tqdm import tqdm
@@ -63,13 +64,18 @@ def _follow_torchrun(recipe: Recipe) -> None:
 
 
 class Bar(TQDMProgressBar):
-    """A bar for the training steps alone; epochs are lines above it."""
+    """A bar for the training steps alone, on stderr; epochs are lines above it."""
 
-    def init_validation_tqdm(self) -> Any:
+    def init_train_tqdm(self) -> Tqdm:
+        """As Lightning's, which writes to stdout: there are the numbers, and they may go to a file."""
+        return Tqdm(
+            desc=self.train_description, position=2 * self.process_position, disable=self.is_disabled, leave=True,
+            dynamic_ncols=True, file=sys.stderr, smoothing=0, bar_format=self.BAR_FORMAT,
+        )  # fmt: skip
+
+    def init_validation_tqdm(self) -> Tqdm:
         """Validation is short."""
-        bar = super().init_validation_tqdm()
-        bar.disable = True
-        return bar
+        return Tqdm(disable=True, file=sys.stderr)
 
     def on_train_epoch_start(self, trainer: pl.Trainer, *_: Any) -> None:
         """Count from one, as the lines do."""
@@ -140,7 +146,7 @@ def train(
             write_vocabulary(folder, source.vocabulary)
     mean = RunningMean(recipe.optimizer.ema) if recipe.optimizer.ema else None
     temperature = InverseTemperature(training.inverse_temperature) if training.inverse_temperature else None
-    log = EpochLog(folder, tqdm.write if bar and first else say)
+    log = EpochLog(folder, tqdm.write if bar and say else say)
     best_of = log if training.keep == "best" else None
     checkpoints = Checkpoints(folder, training.checkpoint_every, spec, mean, temperature, best_of)
     all_callbacks = [*_callbacks(recipe, checkpoints, log, bar and first), *callbacks]
