@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 
+import torchcaps.analysis
 from torchcaps.cli import main
 
 
@@ -55,7 +56,9 @@ def test_json_is_what_is_written(explained_run, tmp_path, capsys):
     printed = json.loads(capsys.readouterr().out)
     assert printed == json.loads((tmp_path / "new" / "folder" / "numbers.json").read_text())
     assert printed["images"] == 4
-    assert "--images 4 --seed 0" in printed["command"]
+    assert printed["command"] == (
+        f"torchcaps explain {explained_run} --output {tmp_path / 'new' / 'folder'} --images 4 --seed 0"
+    )
 
 
 def test_a_terminal_sees_progress(explained_run, tmp_path, monkeypatch, capsys):
@@ -104,7 +107,10 @@ def test_texts_without_capsules_show_answers(explained_texts, tmp_path, capsys):
         (["--data", "mnist-mini"], "has images of"),
         (["--data", "mr-mini"], "has texts"),
         (["--images", "0"], "at least 1"),
+        (["--seed", "99999999999999999999999"], "below 2^62"),
+        (["--seed", "-1"], "at least 0"),
         (["--output", "/dev/null/x"], "/dev/null"),
+        (["--output", "/dev/null"], "/dev/null"),
     ],
 )
 def test_what_explain_refuses(explained_run, words, told, capsys):
@@ -115,6 +121,13 @@ def test_what_explain_refuses(explained_run, words, told, capsys):
     assert err.count("\n") == 1
 
 
+def test_a_single_image_is_no_plural(explained_run, tmp_path, capsys):
+    assert call("explain", explained_run, "--output", tmp_path, "--images", 1) == 0
+    out = capsys.readouterr().out
+    assert "on 1 test image of own.npz" in out
+    assert "mean of all other" not in out, "there is no other"
+
+
 def test_not_a_run_folder_is_one_line(tmp_path, capsys):
     assert call("explain", tmp_path) == 2
     err = capsys.readouterr().err
@@ -123,6 +136,7 @@ def test_not_a_run_folder_is_one_line(tmp_path, capsys):
 
 
 def test_without_matplotlib_the_extra_is_named(explained_run, monkeypatch, capsys):
+    monkeypatch.setattr(torchcaps, "analysis", torchcaps.analysis)  # a new import would leave another one behind
     for name in [name for name in sys.modules if name.startswith(("matplotlib", "torchcaps.analysis"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)

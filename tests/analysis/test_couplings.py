@@ -1,5 +1,6 @@
 """Couplings with known entropy, capsules known to be dead, and receptive fields found by brute force."""
 
+import itertools
 import math
 
 import pytest
@@ -140,6 +141,40 @@ def test_agreement_is_the_mean_cosine_weighted_by_coupling():
     cosine = F.cosine_similarity(votes, trace.pose[-1][:, None], dim=-1)
     expected = ((trace.coupling[-1] * cosine).sum(dim=(1, 2)) / trace.coupling[-1].sum(dim=(1, 2))).mean()
     torch.testing.assert_close(routing_by_layer(model, images)[0].agreement[-1], expected.detach())
+
+
+def test_on_a_grid_agreement_and_what_is_received_are_those_of_every_window():
+    torch.manual_seed(0)
+    model = MatrixCapsNet((1, 10, 10), 3, stem=[Conv(4, 5)], types=2, layers=[Conv(3, 3, 2)]).eval()
+    images = torch.rand(2, 1, 10, 10)
+    found = routing_by_layer(model, images)[0]
+    layer, capsules = model.conv_capsules[0], model.primary_capsules(images)
+    trace, votes = layer.route(capsules, trace=True).trace, layer.votes(capsules)
+    for step, (coupling, pose) in enumerate(zip(trace.coupling.detach(), trace.pose.detach(), strict=True)):
+        agreements = []
+        for image in range(2):
+            agree = total = 0.0
+            for at in itertools.product(*map(range, coupling.shape[1:])):  # window, place, type, parent
+                vote, whole = votes[image][at].detach().flatten(), pose[image, at[0], at[3]].flatten()
+                agree += float(coupling[image][at] * (vote @ whole) / (vote.norm() * whole.norm()))
+                total += float(coupling[image][at])
+            agreements.append(agree / total)
+        assert float(found.agreement[step]) == pytest.approx(sum(agreements) / 2, abs=1e-5)
+    got = trace.coupling[-1].detach().sum(dim=(2, 3))  # [image, window, parent]
+    expected = (got / got.mean(dim=2, keepdim=True)).mean(dim=0).flatten()
+    torch.testing.assert_close(found.received, expected)
+    assert float(found.received.max() - found.received.min()) > 1e-3, "not uniform"
+
+
+def test_what_is_received_is_relative_to_an_even_share():
+    """Couplings that are the same for every child and image: a parent receives its share times their number."""
+    model = small("capsnet-small", routing="frozen").eval()
+    share = torch.tensor([0.1, 0.2, 0.3, 0.4])
+    routing = model.class_capsules.routing
+    routing.coupling.copy_(share.expand_as(routing.coupling))
+    routing.is_frozen.fill_(True)
+    received = routing_by_layer(model, torch.rand(3, 1, 28, 28))[0].received
+    torch.testing.assert_close(received, 4 * share)
 
 
 def test_dead_capsules_made_by_hand_are_found():

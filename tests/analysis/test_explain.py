@@ -4,23 +4,41 @@ import html.parser
 import io
 import json
 import math
+import re
 
 import numpy as np
 import pytest
 import torch
+from matplotlib.textpath import TextPath
 from PIL import Image
 
-from torchcaps.analysis.charts import Curve, LineChart, line_png, line_svg, log_share, round_ticks
+from torchcaps.analysis.charts import Curve, LineChart, line_png, line_svg, log_share, round_ticks, tick_labels
 from torchcaps.analysis.couplings import Flow, routing_by_layer
-from torchcaps.analysis.equivariance import movements
-from torchcaps.analysis.explain.cases import _matched
-from torchcaps.analysis.explain.flow import NEUTRAL, PALETTE, TITLE, WHOLES, colour_of, flow_png, lay_out, panel_svgs
+from torchcaps.analysis.equivariance import TRANSFORMATIONS, Movement, movements
+from torchcaps.analysis.explain import report as report_module
+from torchcaps.analysis.explain.cases import _baseline, _matched
+from torchcaps.analysis.explain.dimensions import OfClass, _numbers, _which
+from torchcaps.analysis.explain.flow import (
+    NAMES,
+    NEUTRAL,
+    PALETTE,
+    TITLE,
+    WHOLES,
+    colour_of,
+    drawn_wholes,
+    flow_png,
+    lay_out,
+    panel_svgs,
+)
+from torchcaps.analysis.explain.movements import _in_words
 from torchcaps.analysis.explain.report import explain
 from torchcaps.analysis.explain.subject import load_subject
-from torchcaps.analysis.pages import Section, heat_cell, number, page, table
-from torchcaps.analysis.perturbation import pose_effects
+from torchcaps.analysis.pages import COLOURS, Section, counted, heat_cell, number, page, significant, table
+from torchcaps.analysis.perturbation import Effects, pose_effects
 from torchcaps.analysis.pictures import BLUE, ORANGE, sheet, two_colours
+from torchcaps.data.images import placed
 from torchcaps.data.options import DataOptions
+from torchcaps.data.randomness import random_integers
 from torchcaps.data.sources import training_sources
 from torchcaps.training.evaluation import evaluate
 from torchcaps.training.fit import train
@@ -45,7 +63,7 @@ class Checked(html.parser.HTMLParser):
     def __init__(self, text):
         super().__init__()
         self.open, self.ids, self.links, self.headings, self.images = [], set(), [], [], 0
-        self.said = ""
+        self.said, self.alts, self.tables, self.heading_begins = "", [], [], 0
         self.feed(text)
         self.close()
         assert not self.open
@@ -66,7 +84,13 @@ class Checked(html.parser.HTMLParser):
             self.links.append(given["href"])
         if tag == "img":
             assert given["alt"]
+            self.alts.append(given["alt"])
             self.images += 1
+        if tag == "table" and "article" not in self.open:  # those of words have captions
+            assert given["aria-label"] not in self.tables
+            self.tables.append(given["aria-label"])
+        if tag == "th":
+            self.heading_begins = len(self.said)
         if tag == "svg":
             assert given.get("aria-label") or given.get("aria-hidden")
         if "id" in given:
@@ -81,6 +105,8 @@ class Checked(html.parser.HTMLParser):
         self.said += data
 
     def handle_endtag(self, tag):
+        if tag == "th":
+            assert self.said[self.heading_begins :].strip(), "a heading without words"
         if tag not in VOID:
             assert self.open.pop() == tag
 
@@ -177,6 +203,78 @@ def test_the_numbers_are_those_of_direct_calls(trained_run, whole_report):
     assert np.array(change) == pytest.approx(effects.change.numpy(), abs=1e-3)
 
 
+def test_effects_are_measured_by_images_shifted_as_in_training(trained_run, whole_report):
+    numbers = whole_report[0].numbers["dimensions"]["classes"]["1"]
+    model, spec = load_model(trained_run)
+    recipe = read_run_recipe(trained_run)
+    subject = load_subject(trained_run, recipe, model, spec)
+    label, shift = subject.labels[:, 0], recipe.data.shift
+    copies = subject.batch.targets[label == 1].repeat(4, 1, 1, 1)
+    offsets = random_integers(0, torch.arange(len(copies)), 2, 2 * shift + 1) - shift
+    shown = (label == 1) & subject.right if (subject.right & (label == 1)).any() else label == 1
+    for natural, same in ((placed(copies, offsets, copies.shape[-2:]), True), (copies, False)):
+        effects = pose_effects(model.decoder, subject.capsules.pose[shown], label[shown], natural.mean(dim=1))
+        assert (np.array(numbers["effect"]) == pytest.approx(effects.effect.numpy(), rel=1e-3, abs=1e-4)) == same
+    assert shift == 2
+
+
+def test_what_a_grey_decoder_draws_has_a_known_error(tiny, tmp_path):
+    """Without weights in its last layer a decoder draws 0.5 everywhere."""
+    run = untrained(tmp_path / "run", tiny)
+    grey_decoder(run)
+    report, _, text = checked_report(run, tmp_path / "out")
+    model, spec = load_model(run)
+    images = load_subject(run, read_run_recipe(run), model, spec).batch.targets.double()
+    numbers = report.numbers["reconstructions"]
+    expected = float(((images - 0.5) ** 2).mean())
+    assert numbers["error_per_pixel"] == pytest.approx(expected, rel=1e-5)
+    others = [float(((image - (images.sum(0) - image) / 11) ** 2).mean()) for image in images]
+    assert numbers["error_of_mean_image"] == pytest.approx(sum(others) / 12, rel=1e-5)
+    assert set(report.numbers["dimensions"]["classes_with_a_clear_effect"]) == {0}
+    assert "No pose number has a clear effect; measured: all 3 classes." in text
+
+
+def grey_decoder(run):
+    model, spec = load_model(run)
+    last = [module for module in model.decoder.modules() if isinstance(module, torch.nn.Linear)][-1]
+    with torch.no_grad():
+        last.weight.zero_()
+        last.bias.zero_()
+    save_weights(run / WEIGHTS, model, spec)
+
+
+@pytest.mark.parametrize("count", [2, 5])
+def test_the_mean_of_the_others_is_without_the_image_itself(count):
+    images = torch.rand(count, 1, 3, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    errors = [(image - torch.cat([images[:n], images[n + 1 :]]).mean(dim=0)).square().mean()
+              for n, image in enumerate(images)]  # fmt: skip
+    assert _baseline(images)["error_of_mean_image"] == pytest.approx(float(sum(errors)) / count)
+    assert _baseline(images[:1]) == {}
+
+
+def test_clear_effects_are_counted_over_classes():
+    """Two pose numbers, two properties: the first number is clear in both classes, but for one property in one only."""
+
+    def of_class(name, effect, agreement):
+        given = dict.fromkeys(Effects._fields, torch.zeros(2))
+        given |= {"names": ("thickness", "slant"), "change": torch.zeros(2, 2), "spread": torch.zeros(2, 2)}
+        return OfClass(
+            name, 0, Effects(**given | {"effect": torch.tensor(effect), "agreement": torch.tensor(agreement)}), 4
+        )
+
+    first = of_class("a", [[0.6, 2.0], [0.4, 0.0]], [[1.0, 0.9], [1.0, 0.0]])
+    second = of_class("b", [[-0.8, 1.0], [3.0, 0.0]], [[0.75, 0.5], [0.7, 0.0]])
+    numbers = _numbers([first, second])
+    assert numbers["classes_with_a_clear_effect"] == [2, 0]
+    assert np.array(numbers["mean_effect"]) == pytest.approx(np.array([[0.7, 1.5], [1.7, 0.0]]))
+
+
+def test_the_random_numbers_of_the_caller_are_left_alone(trained_run, tmp_path):
+    before = torch.get_rng_state()
+    explain(trained_run, tmp_path, images=3)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 def test_again_is_the_same_and_other_files_are_left_alone(trained_run, tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     first = explain(trained_run, tmp_path, images=5, seed=3)
@@ -184,6 +282,53 @@ def test_again_is_the_same_and_other_files_are_left_alone(trained_run, tmp_path)
     assert explain(trained_run, tmp_path, images=5, seed=3).page.read_bytes() == content
     assert (tmp_path / "notes.txt").read_text() == "mine"
     assert first.numbers["images"] == 5
+
+
+def test_pictures_of_an_earlier_report_are_taken_away(trained_run, tmp_path):
+    folder = tmp_path / "pictures"
+    explain(trained_run, tmp_path)
+    (folder / "mine.png").write_text("mine")
+    (tmp_path / "outside.png").write_text("mine")
+    numbers = json.loads((tmp_path / "numbers.json").read_text())
+    written = set(numbers["pictures"])
+    assert {path.name for path in folder.iterdir()} == written | {"mine.png"}
+    numbers["pictures"] += ["../outside.png", "stale.png", 3]
+    (folder / "stale.png").write_text("from before")
+    (tmp_path / "numbers.json").write_text(json.dumps(numbers))
+    fewer = set(explain(trained_run, tmp_path, images=2).numbers["pictures"])
+    assert fewer < written
+    assert {path.name for path in folder.iterdir()} == fewer | {"mine.png"}
+    assert (tmp_path / "outside.png").exists()
+
+
+def test_a_file_in_place_of_the_folder_is_refused_before_anything_is_measured(trained_run, tmp_path, monkeypatch):
+    monkeypatch.setattr(report_module, "load_subject", None)
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(RunError, match="cannot be made"):
+        explain(trained_run, tmp_path / "file")
+
+
+def test_epochs_are_those_that_were_done(tiny, tmp_path):
+    run = untrained(tmp_path / "run", tiny, "--model.name=cnn-small", "--loss.kind=cross-entropy")
+    assert "30 epochs by the recipe" in checked_report(run, tmp_path / "out", images=3)[2]
+    (run / "metrics.csv").write_text("epoch,step\n0,74\n1,148\n2,222\n")
+    assert "3 of 30 epochs" in checked_report(run, tmp_path / "out", images=3)[2]
+    (run / "summary.json").write_text('{"epochs": 30}')
+    report, _, text = checked_report(run, tmp_path / "out", images=3)
+    assert report.numbers["epochs_trained"] == 30
+    assert "30 epochs, batches" in text
+
+
+def test_one_patch_is_not_compared_with_thirteen(tmp_path):
+    data = images_in_classes(tmp_path / "own.npz", shape=(20, 20))
+    small = ["--model.name=cnn-small", "--loss.kind=cross-entropy", "--data.crop=16", "--data.shift=0"]
+    for crops in (1, 13):
+        run = untrained(tmp_path / f"run{crops}", data, *small, f"--data.crops={crops}")
+        (run / "evaluation.json").write_text('{"accuracy": 0.875, "images": 12}')
+        report, _, text = checked_report(run, tmp_path / f"out{crops}", images=5)
+        assert ("one central patch per image" in text) == (crops > 1)
+        assert ("accuracy_of_whole_test" in report.numbers) == (crops == 1)
+        assert ("87.50" in text) == (crops == 1)
 
 
 def test_two_digits_are_told_apart_by_colour(tmp_path):
@@ -198,7 +343,22 @@ def test_two_digits_are_told_apart_by_colour(tmp_path):
         pixels = np.asarray(picture.convert("RGB"), dtype=int)
     assert np.ptp(pixels[:, :36], axis=2).max() == 0, "the input is grey"
     assert np.ptp(pixels[:, -36:], axis=2).max() > 150, "the digits are coloured"
-    assert "mean of all objects" in text
+    assert "mean of all other objects" in text
+    assert "the capsule of the first is watched" in text
+    predicted, true = (" + ".join(case[name]) for name in ("predictions", "labels"))
+    assert any(f"From left: input, {predicted}, {true}, true digits." in alt for alt in found.alts)
+    model, spec = load_model(run)
+    subject = load_subject(run, read_run_recipe(run), model, spec, images=30)
+    hits = [len(set(there) & set(scores.topk(2).indices.tolist())) for there, scores in
+            zip(subject.labels.tolist(), subject.scores, strict=True)]  # fmt: skip
+    assert report.numbers["share_of_objects_found"] == pytest.approx(sum(hits) / 60)
+    grey_decoder(run)
+    grey = explain(run, tmp_path / "out", images=30).numbers["segmentation"]
+    objects = subject.batch.targets.double().flatten(0, 1)
+    expected = float(((objects - 0.5) ** 2).mean())
+    assert grey["error_per_pixel_of_each_object"] == pytest.approx(expected, rel=1e-5)
+    spread = float(((objects - objects.mean(dim=0)) ** 2).mean())
+    assert grey["error_of_mean_image"] == pytest.approx(spread * (60 / 59) ** 2, rel=1e-5)
 
 
 def test_matrix_capsules_have_routing_and_movements(tiny, tmp_path):
@@ -233,8 +393,52 @@ def test_a_network_without_capsules_has_its_predictions(tiny, tmp_path):
 def test_other_images_and_models(shape, overrides, tmp_path):
     """Colour, no square, no decoder, standardised patches, large images, a single iteration."""
     data = images_in_classes(tmp_path / "own.npz", shape=shape)
-    report, _, _ = checked_report(untrained(tmp_path / "run", data, *overrides), tmp_path / "out")
+    report, _, text = checked_report(untrained(tmp_path / "run", data, *overrides), tmp_path / "out")
     assert report.numbers["images"] == 12
+    assert ("decides without iterations" in text) == (overrides[-1:] == ["--model.options.routing=uniform"])
+    assert "length of the predicted" not in text, "EM routing has activations that are no lengths"
+
+
+def test_more_classes_than_are_shown(tmp_path):
+    generator = np.random.default_rng(0)
+    images = generator.integers(0, 255, (140, 12, 12), dtype=np.uint8)
+    names = np.array([f"class number {n}" for n in range(14)])
+    np.savez(tmp_path / "many.npz", x=images, y=np.arange(140) % 14, class_names=names)
+    _, _, text = checked_report(untrained(tmp_path / "run", tmp_path / "many.npz"), tmp_path / "out")
+    assert text.count("the first 10 of 14 classes") == 3
+    assert "all classes" not in text.lower()
+    drawn = re.findall(r'<svg role="img" aria-label="iteration.*?</svg>', text, flags=re.S)
+    colours = {colour for svg in drawn for colour in re.findall(r'<circle[^>]*fill="(#\w+)"', svg)} - {NEUTRAL}
+    legend = re.search('<p class="legend">(.*?)</p>', text).group(1)
+    assert set(re.findall(r"background:(#\w+)", legend)) - {NEUTRAL} == colours
+
+
+def test_measured_classes_in_words():
+    assert _which([0, 1, 2], 3) == "all 3 classes"
+    assert _which([0, 1], 3) == "the first 2 of 3 classes"
+    assert _which([0, 2], 3) == "2 of 3 classes"
+
+
+def test_one_image_is_no_plural(trained_run, tmp_path):
+    report, found, text = checked_report(trained_run, tmp_path, images=1)
+    assert not re.search(r"\b1 (test )?images", found.said)
+    assert "1 wrong cases" not in text
+    assert "error_of_mean_image" not in report.numbers["reconstructions"]
+
+
+def moved(*accuracies):
+    """Movements of all kinds, of which only the accuracies matter."""
+    return [
+        Movement(kind, torch.tensor(amounts), torch.zeros(9), torch.ones(9), torch.tensor(accuracy), 0.5, 0.0)
+        for (kind, amounts), accuracy in zip(TRANSFORMATIONS.items(), accuracies, strict=True)
+    ]
+
+
+def test_accuracy_falls_only_where_it_does():
+    same = [0.9] * 9
+    assert "does not fall" in _in_words(moved(same, same, same, [0.95, *same[1:]]))
+    words = _in_words(moved(same, same, same, [0.9, 0.6, *same[2:]]))
+    assert "90.0\u202f% on the images as they are, falls lowest, to 60.0\u202f%, for scale 0.775 (factor)" in words
 
 
 def test_fewer_images_than_classes(tmp_path):
@@ -255,8 +459,11 @@ def test_names_with_signs_are_shown_as_they_are(tmp_path):
     names = np.array(["<b>", 'a "quoted" & long name'])
     images = generator.integers(0, 255, (40, 12, 12), dtype=np.uint8)
     np.savez(tmp_path / "odd.npz", x=images, y=np.arange(40) % 2, class_names=names)
-    _, _, text = checked_report(untrained(tmp_path / "run", tmp_path / "odd.npz"), tmp_path / "out")
+    _, found, text = checked_report(untrained(tmp_path / "run", tmp_path / "odd.npz"), tmp_path / "out")
     assert "&lt;b&gt;" in text
+    assert "&amp;lt;" not in text
+    assert any("From left: input, r = <b>" in alt for alt in found.alts)
+    assert any('r = a "quoted" & long name' in alt for alt in found.alts)
     assert "<b></b>" not in text
 
 
@@ -318,6 +525,25 @@ def test_many_wholes_are_shown_by_the_most_active(flow):
     drawing = lay_out(many, torch.zeros(3, 8, 4), [f"class {n}" for n in range(40)])
     assert [whole.parent for whole in drawing.panels[0].wholes] == list(range(28, 40))
     assert len({colour_of(n) for n in range(40)}) == 40
+    assert drawn_wholes([drawing]) == list(range(28, 40))
+
+
+@pytest.mark.parametrize(
+    "names", [["a", "b", "c"], ["aeroplane", "horse", "shoe"], ["incomprehensibilities", "b", "c"]]
+)
+def test_panels_are_wide_enough_for_names(flow, names):
+    drawing = lay_out(flow, torch.zeros(1, 16, 16), names)
+    said = [
+        re.sub("<.*?>", "", part)
+        for svg in panel_svgs(drawing)
+        for part in re.findall("<text class=.ink.*?</text>", svg)
+    ]
+    assert max(len(part.split()[0]) for part in said) <= 12
+    widest = max(TextPath((0, 0), part, size=7.5 * 100 / 72).get_extents().width for part in said)
+    assert NAMES + widest < drawing.width
+    assert (names[0] == "a") == (drawing.width == 306), "short names leave panels as they are"
+    with Image.open(io.BytesIO(flow_png("flow", drawing, "a flow").png)) as picture:
+        assert picture.size[0] == 2 * 2 * drawing.width
 
 
 def test_sheets_and_two_colours():
@@ -351,7 +577,29 @@ def test_charts_of_any_numbers(values):
         picture.verify()
 
 
+def test_a_missing_value_leaves_a_gap():
+    svg = line_svg(LineChart("t", "x", [0.0, 1.0, 2.0, 3.0, 4.0], [Curve("y", [1.0, 2.0, math.nan, 1.0, 2.0])]))
+    (path,) = re.findall('<path d="(M[^"]*)" fill="none" style', svg)
+    assert [part.count("L") for part in path.split("M")[1:]] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "values", [[1.0, 1.0 + 1e-6], [0.99999, 1.0], [-250.0, -250.0001], [1e-9, 1.00001e-9], [0.0, 1.0]]
+)
+def test_ticks_can_be_told_apart(values):
+    low, high = LineChart("t", "x", [0.0, 1.0], [Curve("y", values)]).limits
+    assert low <= min(values) < max(values) <= high
+    assert high - low >= 0.999e-3 * abs(values[0])
+    labels = tick_labels(round_ticks(low, high))
+    assert len(set(labels)) == len(labels) > 2
+    for label, tick in zip(labels, round_ticks(low, high), strict=True):
+        assert float(label.replace("−", "-")) == pytest.approx(tick, abs=1e-3 * (high - low))
+
+
 def test_ticks_and_shares():
+    assert tick_labels([0, 0.25, 0.5, 0.75, 1]) == ["0", "0.25", "0.5", "0.75", "1"]
+    assert tick_labels([99000, 100000]) == ["99000", "100000"]
+    assert tick_labels([-3.0]) == ["−3"]
     assert round_ticks(0, 1) == pytest.approx([0, 0.25, 0.5, 0.75, 1])
     assert log_share(1, [1, 100]) == pytest.approx(0.5 / 2.5)
     assert log_share(100, [1, 100]) == 1
@@ -359,10 +607,28 @@ def test_ticks_and_shares():
 
 
 def test_pieces_of_a_page():
-    body = table(["a", "b"], [["x", heat_cell(-1, 0.5, "−1")]])
+    body = table(["a", "b"], [["x", heat_cell(-1, 0.5, "−1")]], "a & b")
     text = page("<title>", "<h1>t</h1>", [Section("s", "S & T", body)])
     Checked(text)
     assert "S &amp; T" in text
     assert "heat minus" in text
     assert number(-0.25, 2) == "−0.25"
     assert number(math.nan) == number(None) == "–"
+    assert significant(-7.2e-6) == "−7.2e−06"
+    assert (significant(0.0), significant(-0.25), significant(math.nan)) == ("0.000", "−0.250", "–")
+    assert (counted(1, "image"), counted(2000, "image")) == ("1 image", "2,000 images")
+
+
+def luminance(colour):
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_words_can_be_read_on_their_colours():
+    """WCAG 2: a contrast of at least 4.5, in light and in dark."""
+    for mode in COLOURS.split("@media"):
+        colours = {name: luminance(value) for name, value in re.findall(r"--([\w-]+): (#\w{6})", mode)}
+        for ground in ("paper", "card", "for", "against"):
+            dark, light = sorted((colours["ink"], colours[ground]))
+            assert (light + 0.05) / (dark + 0.05) >= 4.5, ground

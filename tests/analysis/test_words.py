@@ -1,14 +1,19 @@
 """Which words decide: nothing is lost on the way from a class to its words, and the word that decides is found."""
 
+import re
+
 import pytest
 import torch
 
 from torchcaps import create_model
 from torchcaps.analysis.coloured import page, strengths, terminal_text
+from torchcaps.analysis.explain.words import TextAnswers, section_of_words
 from torchcaps.analysis.words import DecidingWords, NGrams, deciding_words, ngram_relevance, top_ngrams, word_relevance
+from torchcaps.data.text.sets import TextSet
+from torchcaps.data.text.sources import Texts
 from torchcaps.training.fit import train
 from torchcaps.training.recipes import recipe_from_file
-from torchcaps.training.runs import RunError
+from torchcaps.training.runs import RunError, load_model
 
 SMALL = {"filters": 6, "types": 3, "pose": 4}
 
@@ -121,6 +126,42 @@ def test_a_chosen_class_unknown_words_and_no_words(trained):
     assert "(no word)" in page([empty], "t")
     with pytest.raises(RunError, match="no class 'maybe'"):
         deciding_words(trained, ["a"], of_class="maybe")
+
+
+def test_a_loaded_model_is_not_read_again(trained, monkeypatch):
+    loaded = load_model(trained)
+    (expected,) = deciding_words(trained, ["a good film"])
+    monkeypatch.setattr("torchcaps.analysis.words.load_model", None)
+    (words,) = deciding_words(trained, ["a good film"], loaded=loaded)
+    assert words.relevance.tolist() == expected.relevance.tolist()
+
+
+def test_with_any_number_of_labels_each_found_and_each_missed_class_is_explained(trained):
+    """Both are found; one is missed; nothing is there and nothing found; one is found that is not there."""
+    model, spec = load_model(trained)
+    texts = (("good", "bad"), ("bad", "film"), ("the", "film"), ("it", "was"))
+    flags = torch.tensor([[True, True], [True, False], [False, False], [False, False]])
+    scores = torch.tensor([[0.6, 0.9], [0.3, 0.2], [0.3, 0.2], [0.1, 0.8]])
+    source = Texts(TextSet(texts, flags, spec.class_names), spec.vocabulary, spec.longest)
+    right = torch.tensor([True, False, True, False])
+    section = section_of_words(trained, model, spec, TextAnswers(source, torch.arange(4), scores, right))
+    first, second = spec.class_names
+    headings = [re.sub("<.*?>", "", found) for found in re.findall("<h[45]>(.*?)</h[45]>", section.body)]
+    expected = [
+        f"found: {first} and {second} label {first} and {second}", f"{first} .*", f"{second} .*",
+        "found: none label none",
+        f"found: none label {first}", f"{first} .* · missed",
+        f"found: {second} label none", f"{second} .*",
+    ]  # fmt: skip
+    assert len(headings) == len(expected)
+    for heading, pattern in zip(headings, expected, strict=True):
+        assert re.fullmatch(pattern, heading)
+        assert ("missed" in heading) == ("missed" in pattern)
+    cases = section.numbers["right"] + section.numbers["wrong"]
+    assert [case["predictions"] for case in cases] == [[first, second], [], [], [second]]
+    assert [[part["class"] for part in case["by_class"]] for case in cases] == [[first, second], [], [first], [second]]
+    for case in cases:
+        assert all(len(part["words"]) == len(part["relevance"]) == 2 for part in case["by_class"])
 
 
 def some_words(*tokens, relevance):

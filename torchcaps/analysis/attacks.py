@@ -7,13 +7,13 @@ evaluation mode, is left in the mode in which it came, and its parameters' gradi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from torchcaps.analysis.gradients import evaluating
 from torchcaps.checks import require_count, require_float
 from torchcaps.data.randomness import random_uniform, sub_seed
 
@@ -68,7 +68,7 @@ def fgsm(model: nn.Module, images: Tensor, labels: Tensor, epsilon: float, loss:
         images ``[B, C, H, W]``, labels ``[B]`` → ``[B, C, H, W]``.
     """
     _require_task(images, labels, epsilon)
-    with _evaluating(model):
+    with evaluating(model):
         return _in_parts(
             lambda x, y: (x + epsilon * _loss_and_slope(model, x, y, loss)[1].sign()).clamp(0, 1), images, labels
         )
@@ -128,7 +128,7 @@ def pgd(
         return worst
 
     worst = images
-    with _evaluating(model):
+    with evaluating(model):
         for restart in range(restarts):
             drawn = random_uniform(sub_seed(seed, restart), torch.arange(len(images)), images[:1].numel())
             noise = (2 * drawn.view_as(images).to(images) - 1) * epsilon
@@ -186,7 +186,7 @@ def one_pixel(
         raise ValueError(f"a pixel's values must be some numbers in 0 … 1, got {tuple(values)}.")
     tried = images.new_tensor(list(values))
     found, fooled = [], []
-    with _evaluating(model), torch.inference_mode():
+    with evaluating(model), torch.inference_mode():
         for done, (image, label) in enumerate(zip(images, labels, strict=True), start=1):
             changes = torch.arange(image[0].numel() * len(tried), device=images.device)
             leads = [-_margin(model, _changed(image, part, tried), label) for part in torch.split(changes, batch)]
@@ -209,7 +209,7 @@ def one_pixel(
 def robust_accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
     """The share of images, attacked ones for instance, in which the model finds the label."""
     _require_task(images, labels, 0.0)
-    with _evaluating(model), torch.inference_mode():
+    with evaluating(model), torch.inference_mode():
         right = _in_parts(lambda x, y: model(x).scores.argmax(dim=1) == y, images, labels)
     return float(right.double().mean())
 
@@ -238,18 +238,6 @@ def _loss_and_slope(model: nn.Module, images: Tensor, labels: Tensor, loss: Atta
 
 def _in_parts(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
     return torch.cat([function(*part) for part in zip(*(torch.split(each, AT_ONCE) for each in tensors), strict=True)])
-
-
-@contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode for a while; afterwards every module is as it was."""
-    before = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, training in before:
-            module.training = training
 
 
 def _require_task(images: Tensor, labels: Tensor, epsilon: float) -> None:

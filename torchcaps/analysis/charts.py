@@ -21,6 +21,7 @@ COLOURS = (("var(--blue)", "#0969da"), ("var(--orange)", "#bc5a00"), ("var(--gre
 """Of the curves, for the page and for a PNG on white; each also has its own dashes, so that colour is not needed."""
 DASHES = ("", "5 3", "1.5 3")
 DPI = 144
+LEAST_SPAN = 1e-3  # of an axis, relative to its largest value
 
 
 class Curve(NamedTuple):
@@ -51,11 +52,14 @@ class LineChart(NamedTuple):
 
     @property
     def limits(self) -> tuple[float, float]:
-        """Of y; a constant curve gets some room."""
+        """Of y; a curve that is constant, or nearly, gets some room: nobody is to take rounding for a movement."""
         values = [value for curve in self.curves for value in curve.values if math.isfinite(value)] or [0.0]
         low = min(values) if self.bottom is None else self.bottom
         high = max(values) if self.top is None else self.top
-        return (low, high) if high > low else (low - 0.5, low + 0.5)
+        if high <= low:
+            return low - 0.5, low + 0.5
+        lacking = LEAST_SPAN * max(abs(low), abs(high)) - (high - low)
+        return (low - lacking / 2, high + lacking / 2) if lacking > 0 else (low, high)
 
 
 def round_ticks(low: float, high: float, about: int = 4) -> list[float]:
@@ -64,6 +68,18 @@ def round_ticks(low: float, high: float, about: int = 4) -> list[float]:
     step *= min((1, 2, 2.5, 5, 10), key=lambda factor: abs((high - low) / (factor * step) - about))
     first = math.ceil(low / step - 1e-9)
     return [n * step for n in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def tick_labels(ticks: Sequence[float]) -> list[str]:
+    """Numbers with as many digits as it takes to tell neighbours apart."""
+    if len(ticks) < 2:
+        return [_short(tick) for tick in ticks]
+    largest, step = max(map(abs, ticks)), ticks[1] - ticks[0]
+    before, fine = (math.floor(math.log10(value) + 1e-9) for value in (largest, step))
+    digits = before - fine + 2  # a step itself has up to two, such as 2.5
+    if largest < 1e6:
+        digits = max(digits, before + 1)  # all before the point
+    return [f"{tick:.{digits}g}".replace("-", "−") for tick in ticks]
 
 
 def line_svg(chart: LineChart) -> str:
@@ -77,10 +93,10 @@ def line_svg(chart: LineChart) -> str:
         return across, HEIGHT - BOTTOM - (y - low) / (high - low) * (HEIGHT - TOP - BOTTOM)
 
     parts = [f"<title>{text(_in_words(chart))}</title>"]
-    for tick in ticks:
+    for tick, said in zip(ticks, tick_labels(ticks), strict=True):
         y = place(start, tick)[1]
         parts.append(f'<path class="grid" d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}"/>')
-        parts.append(f'<text class="soft" x="{LEFT - 6}" y="{y + 3.5:.1f}" text-anchor="end">{_short(tick)}</text>')
+        parts.append(f'<text class="soft" x="{LEFT - 6}" y="{y + 3.5:.1f}" text-anchor="end">{said}</text>')
     for tick in _x_ticks(chart.x):
         x = place(tick, low)[0]
         parts.append(f'<text class="soft" x="{x:.1f}" y="{HEIGHT - 19}" text-anchor="middle">{_short(tick)}</text>')
@@ -88,16 +104,23 @@ def line_svg(chart: LineChart) -> str:
     label = text(chart.x_label)
     parts.append(f'<text class="soft" x="{middle}" y="{HEIGHT - 3}" text-anchor="middle">{label}</text>')
     for n, curve in enumerate(chart.curves):
-        points = [place(x, y) for x, y in zip(chart.x, curve.values, strict=True) if math.isfinite(y)]
-        parts.append(_curve(points, COLOURS[n][0], DASHES[n]))
+        runs: list[list[tuple[float, float]]] = [[]]
+        for x, y in zip(chart.x, curve.values, strict=True):
+            if math.isfinite(y):
+                runs[-1].append(place(x, y))
+            else:
+                runs.append([])
+        parts.append(_curve([run for run in runs if run], COLOURS[n][0], DASHES[n]))
     return (
         f'<svg role="img" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
         f'aria-label="{text(_in_words(chart))}">{"".join(parts)}</svg>'
     )
 
 
-def _curve(points: Sequence[tuple[float, float]], colour: str, dashes: str) -> str:
-    path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points) if points else ""
+def _curve(runs: Sequence[Sequence[tuple[float, float]]], colour: str, dashes: str) -> str:
+    """A line through each run of points, and the points."""
+    path = "".join("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in run) for run in runs)
+    points = [point for run in runs for point in run]
     dots = "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.4" fill="{colour}"/>' for x, y in points)
     dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
     return f'<path d="{path}" fill="none" style="stroke:{colour}" stroke-width="2"{dashed}/>{dots}' if path else ""
@@ -146,6 +169,7 @@ def line_png(name: str, charts: Sequence[LineChart]) -> Picture:
         low, high = chart.limits
         room = 0.04 * (high - low)
         axes.set_ylim(low - room, high + room)
+        axes.ticklabel_format(axis="y", useOffset=False)
         if len(chart.curves) > 1:
             axes.legend(frameon=False, fontsize=8)
         _plain(axes, chart.title, chart.x_label)

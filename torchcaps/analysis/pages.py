@@ -84,20 +84,23 @@ def paragraph(content: str, kind: str = "") -> str:
     return f'<p class="{kind}">{content}</p>' if kind else f"<p>{content}</p>"
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "", first: str = "row") -> str:
-    """A table that scrolls within its own box; cells are HTML, the first of a row is its heading.
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], label: str) -> str:
+    """A table that scrolls within its own box.
 
-    A cell may begin with an opening ``<td …>`` of its own, to be coloured.
+    Args:
+        head: HTML, none of it empty.
+        rows: of cells as HTML, the first is the row's heading. A cell may begin with an opening ``<td …>`` of its own,
+            to be coloured.
+        label: what the table holds, for those who hear it; plain text.
     """
     top = "".join(f'<th scope="col">{cell}</th>' for cell in head)
     body = ""
     for heading, *cells in rows:
         inner = "".join(cell if cell.startswith("<td") else f"<td>{cell}</td>" for cell in cells)
-        body += f'<tr><th scope="{first}">{heading}</th>{inner}</tr>'
-    said = f"<caption>{caption}</caption>" if caption else ""
-    label = text(caption) if caption and "<" not in caption else "table"
+        body += f'<tr><th scope="row">{heading}</th>{inner}</tr>'
+    said = text(label)
     return (
-        f'<div class="wide" tabindex="0" role="region" aria-label="{label}"><table>{said}'
+        f'<div class="wide" tabindex="0" role="region" aria-label="{said}"><table aria-label="{said}">'
         f"<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 
@@ -153,6 +156,18 @@ def number(value: float | None, digits: int = 3) -> str:
     return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")  # + 0.0: there is no minus zero
 
 
+def significant(value: float, digits: int = 3) -> str:
+    """As :func:`number`, but what would be shown as hardly more than zero has two digits that count."""
+    if value == value and 0 < abs(value) < 10 ** (1 - digits):
+        return f"{value:.1e}".replace("-", "−")
+    return number(value, digits)
+
+
+def counted(count: int, noun: str) -> str:
+    """A number of things: 1 image, 2,000 images."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def enumeration(names: Sequence[str], last: str = "and") -> str:
     """Names in a sentence: one, two and three."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {last} {names[-1]}"
@@ -165,7 +180,7 @@ WORDS_STYLE = """
 .key .word { color: var(--ink); }
 article { border-top: 1px solid var(--line); padding: 1.1rem 0; }
 article p { font-size: 1.1rem; line-height: 2; margin: 0 0 .6rem; overflow-wrap: anywhere; }
-article :is(h2, h4) { font-size: 1.05rem; margin: 0 0 .4rem; }
+article :is(h2, h4, h5) { font-size: 1.05rem; margin: 0 0 .4rem; }
 article table { font-size: .85rem; border-collapse: collapse; }
 article caption { text-align: left; white-space: nowrap; }
 article td { padding: .1rem 1rem .1rem 0; border: 0; text-align: left; }
@@ -175,10 +190,10 @@ article td:last-child { font-variant-numeric: tabular-nums; text-align: right; }
 COLOURS = """
 :root { color-scheme: light dark; --paper: #ffffff; --card: #f6f8fa; --ink: #1f2328; --soft: #59636e; --line: #d8dee4;
   --link: #0550ae; --orange: #bc5a00; --blue: #0969da; --green: #1a7f37; --heat-plus: #f0883e; --heat-minus: #54a0ff;
-  --grid: #d8dee4; --for: #2da44e; --against: #e5534b; }
+  --grid: #d8dee4; --for: #2da44e; --against: #e8655e; }
 @media (prefers-color-scheme: dark) { :root { --paper: #0d1117; --card: #161b22; --ink: #e6edf3; --soft: #9198a1;
   --line: #30363d; --link: #79c0ff; --orange: #f0883e; --blue: #58a6ff; --green: #56d364; --heat-plus: #bd561d;
-  --heat-minus: #1f6feb; --grid: #30363d; --for: #238636; --against: #b62324; } }
+  --heat-minus: #1f6feb; --grid: #30363d; --for: #1f7a31; --against: #b62324; } }
 body { margin: 0; background: var(--paper); color: var(--ink); font: 1rem/1.6 system-ui, sans-serif; }
 small, .key, caption { color: var(--soft); }
 """
@@ -214,9 +229,10 @@ nav a:hover { color: var(--ink); }
 .facts dt { color: var(--soft); font-size: .82rem; } .facts dd { margin: 0; overflow-wrap: anywhere; }
 img { display: block; height: auto; max-width: 100%; } img.pixels { width: var(--w); image-rendering: pixelated; }
 figure { margin: 0; } figcaption { font-size: .85rem; color: var(--soft); line-height: 1.4; margin-top: .35rem; }
+:is(h1, h3, figcaption, summary, .panels, .swatch, .says) { overflow-wrap: anywhere; }
 .cases { display: flex; flex-wrap: wrap; gap: 1.3rem 1.6rem; margin: .8rem 0 1.2rem; }
 .cases figcaption b { color: var(--ink); font-weight: 600; } .panels { display: grid; text-align: center; gap: 0;
-  grid-auto-flow: column; grid-auto-columns: 1fr; font-size: .74rem; color: var(--soft); line-height: 1.3; }
+  grid-auto-flow: column; grid-auto-columns: minmax(0, 1fr); font-size: .74rem; color: var(--soft); line-height: 1.3; }
 @media (max-width: 34rem) { .cases { display: grid; gap: 1.1rem;
   grid-template-columns: repeat(auto-fill, minmax(9rem, 1fr)); } }
 .wide { overflow-x: auto; margin: .8rem 0 1.4rem; max-width: 100%; }
@@ -240,8 +256,9 @@ summary small { font-weight: 400; }
 svg { display: block; max-width: 100%; height: auto; font: 11px system-ui, sans-serif; overflow: visible; }
 svg .soft { fill: var(--soft); } svg .grid { stroke: var(--grid); fill: none; } svg .ink { fill: var(--ink); }
 .flows { display: flex; flex-wrap: wrap; gap: 1rem; margin: .6rem 0 .4rem; }
-.swatch { display: inline-flex; align-items: center; gap: .4rem; margin-right: 1rem; white-space: nowrap; }
-.swatch i { width: .8em; height: .8em; border-radius: 50%; } .legend { font-size: .85rem; color: var(--soft); }
+.swatch { display: inline-flex; align-items: center; gap: .4rem; margin-right: 1rem; max-width: 100%; }
+.swatch i { width: .8em; height: .8em; border-radius: 50%; }
+.swatch :is(i, svg) { flex: none; } .legend { font-size: .85rem; color: var(--soft); }
 .bar { width: 100%; min-width: 7rem; text-align: left; } .bar i { display: block; height: .7rem; border-radius: .2rem;
   background: var(--blue); width: var(--s); }
 @media print { nav { display: none; } details { break-inside: avoid; } }

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from torchcaps.capsules import Capsules
 from torchcaps.data.text.sources import MOST_NUMBERS
 from torchcaps.data.text.tokens import tokenize
-from torchcaps.data.text.vocabulary import UNKNOWN
+from torchcaps.data.text.vocabulary import UNKNOWN, Vocabulary
 from torchcaps.models.text import CapsuleBranch, TextCapsNet
-from torchcaps.training.runs import RunError, TextSpec, load_model
+from torchcaps.training.runs import RunError, Spec, TextSpec, load_model
 
 By = Literal["couplings", "leaving-out"]
 
@@ -158,7 +158,11 @@ def relevance_by_leaving_out(model: TextCapsNet, numbers: Tensor, chosen: int) -
 
 
 def deciding_words(
-    run: str | os.PathLike[str], texts: Sequence[str], of_class: str | None = None, by: By = "couplings"
+    run: str | os.PathLike[str],
+    texts: Sequence[str],
+    of_class: str | None = None,
+    by: By = "couplings",
+    loaded: tuple[nn.Module, Spec] | None = None,
 ) -> list[DecidingWords]:
     """Which words decide about texts, by a run folder or a weights file of text capsules.
 
@@ -167,28 +171,33 @@ def deciding_words(
         texts: one or several.
         of_class: a class; not given: for each text the one that is found.
         by: trace the ``couplings``, or measure by ``leaving-out`` one word after the other.
+        loaded: what :func:`~torchcaps.training.runs.load_model` gives for the run, if it has been read already.
     """
-    model, spec = load_model(run)
+    model, spec = load_model(run) if loaded is None else loaded
     if not isinstance(spec, TextSpec) or not isinstance(model, TextCapsNet) or spec.vocabulary is None:
         raise RunError(f"the words that decide can be traced in text capsules only; {run} holds a {spec.name}.")
     if of_class is not None and of_class not in spec.class_names:
         raise RunError(f"the model has no class {of_class!r}; it knows {', '.join(spec.class_names)}.")
-    found = []
-    for text in texts:
-        tokens = tokenize(text, spec.lower)[: spec.longest]
-        numbers = torch.tensor([spec.vocabulary.encode(tokens)])
-        with torch.inference_mode():
-            scores = model(numbers).scores[0]
-        chosen = int(scores.argmax()) if of_class is None else spec.class_names.index(of_class)
-        ngrams = ngram_relevance(model, numbers, chosen)
-        known = tuple(token in spec.vocabulary.numbers for token in tokens)
-        if by == "couplings":
-            relevance = word_relevance(ngrams, len(tokens))
-        else:
-            relevance = relevance_by_leaving_out(model, numbers, chosen)[: len(tokens)]
-        label, score = spec.class_names[chosen], float(scores[chosen])
-        found.append(DecidingWords(text, tokens, known, label, score, relevance, ngrams))
-    return found
+    chosen = None if of_class is None else spec.class_names.index(of_class)
+    return [_decided(model, spec, spec.vocabulary, text, chosen, by) for text in texts]
+
+
+def _decided(
+    model: TextCapsNet, spec: TextSpec, vocabulary: Vocabulary, text: str, chosen: int | None, by: By
+) -> DecidingWords:
+    """One text and one class, the found one if none is chosen."""
+    tokens = tokenize(text, spec.lower)[: spec.longest]
+    numbers = torch.tensor([vocabulary.encode(tokens)])
+    with torch.inference_mode():
+        scores = model(numbers).scores[0]
+    number = int(scores.argmax()) if chosen is None else chosen
+    ngrams = ngram_relevance(model, numbers, number)
+    known = tuple(token in vocabulary.numbers for token in tokens)
+    if by == "couplings":
+        relevance = word_relevance(ngrams, len(tokens))
+    else:
+        relevance = relevance_by_leaving_out(model, numbers, number)[: len(tokens)]
+    return DecidingWords(text, tokens, known, spec.class_names[number], float(scores[number]), relevance, ngrams)
 
 
 def top_ngrams(words: DecidingWords, most: int = 5) -> list[tuple[str, float]]:

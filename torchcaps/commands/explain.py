@@ -64,7 +64,7 @@ def _run(arguments: argparse.Namespace) -> int:
 def _command(arguments: argparse.Namespace) -> str:
     """The call in full, so that it can be made again."""
     words = ["torchcaps", "explain", arguments.run]
-    for name in ("data", "data_dir"):
+    for name in ("output", "data", "data_dir"):
         if getattr(arguments, name) is not None:
             words += [f"--{name.replace('_', '-')}", getattr(arguments, name)]
     return shlex.join([*words, "--images", str(arguments.images), "--seed", str(arguments.seed)])
@@ -92,16 +92,19 @@ def summary(numbers: dict[str, Any]) -> list[str]:
     kind = "texts" if "texts" in numbers else "images"
     lines = [
         f"{numbers['model']}, {numbers['parameters']:,} parameters: accuracy {numbers['accuracy']:.2%} on "
-        f"{numbers[kind]:,} test {kind} of {numbers['data']}"
+        f"{numbers[kind]:,} test {kind if numbers[kind] != 1 else kind[:-1]} of {numbers['data']}"
     ]
+    if "patches_per_image" in numbers:
+        lines[0] += ", one central patch per image"
     if "share_of_objects_found" in numbers:
         lines.append(f"objects found: {numbers['share_of_objects_found']:.2%}")
     for name, key in (("reconstructions", "error_per_pixel"), ("segmentation", "error_per_pixel_of_each_object")):
         if name in numbers:
             part = numbers[name]
-            lines.append(
-                f"drawn: squared error {part[key]:.4f} per pixel, of the mean image {part['error_of_mean_image']:.4f}"
-            )
+            others = part.get("error_of_mean_image")
+            kinds = "images" if name == "reconstructions" else "objects"
+            compared = "" if others is None else f", of the mean of all other {kinds} {others:.4f}"
+            lines.append(f"drawn: squared error {part[key]:.4f} per pixel{compared}")
     if "routing" in numbers:
         last = numbers["routing"]["layers"][-1]
         dead = sum(layer["dead_children"][0] for layer in numbers["routing"]["layers"])

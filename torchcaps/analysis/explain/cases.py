@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,8 +16,24 @@ from torchcaps.analysis.pictures import BLUE, ORANGE, Picture, as_colours, enlar
 RIGHT, WRONG = 10, 8
 """So many cases are shown."""
 
-Panels = list[tuple[str, Tensor]]
-"""What is seen beside each other: HTML below, and an image ``[C, H, W]``."""
+
+class Panel(NamedTuple):
+    """One of the images that are seen beside each other.
+
+    Attributes:
+        said: what stands below it, plain text.
+        image: ``[C, H, W]``.
+        html: the same words with colours, if they have some.
+    """
+
+    said: str
+    image: Tensor
+    html: str = ""
+
+    @property
+    def below(self) -> str:
+        """The words as HTML."""
+        return self.html or text(self.said)
 
 
 def section_of_cases(subject: Subject) -> Section:
@@ -43,8 +59,8 @@ def _predictions(subject: Subject) -> Section:
     )
     score = "probability" if subject.capsules is None else "activation"
 
-    def panels(index: int) -> Panels:
-        return [("", subject.pictures[index])]
+    def panels(index: int) -> list[Panel]:
+        return [Panel("", subject.pictures[index])]
 
     return _section(subject, "predictions", "Predictions", pages.paragraph(why), score, panels)
 
@@ -57,44 +73,44 @@ def _reconstructions(subject: Subject) -> Section:
         "as_predicted": _error(subject.drawn(every, found), subject.batch.targets),
         "as_labelled": _error(subject.drawn(every, label), subject.batch.targets),
     }
-    mean_image = subject.batch.targets.mean(dim=0, keepdim=True)
 
-    def panels(index: int) -> Panels:
+    def panels(index: int) -> list[Panel]:
         classes = [found[index]] if subject.right[index] else [found[index], label[index]]
         drawn = subject.drawn(torch.tensor([index] * len(classes)), torch.stack(classes))
-        below = [f"r = {text(names[int(c)])}" for c in classes]
-        return [("input", subject.pictures[index]), *zip(below, drawn, strict=True)]
+        decoded = [Panel(f"r = {names[int(c)]}", image) for c, image in zip(classes, drawn, strict=True)]
+        return [Panel("input", subject.pictures[index]), *decoded]
 
-    numbers: dict[str, Any] = {
-        "error_per_pixel": float(errors["as_predicted"].mean()),
-        "error_of_mean_image": float(_error(mean_image, subject.batch.targets).mean()),
-    }
+    numbers: dict[str, Any] = {"error_per_pixel": float(errors["as_predicted"].mean())}
+    numbers |= _baseline(subject.batch.targets)
     if not subject.right.all():
         wrong = {name: float(error[~subject.right].mean()) for name, error in errors.items()}
         numbers["error_per_pixel_of_wrong_cases"] = wrong
     intro = pages.paragraph(
         "Each image beside what the decoder draws from a single class capsule, all others set to zero: l is the label, "
-        "p the prediction and r the class that is decoded. The number is the length of the predicted class's capsule. "
-        "(After figure 3 of Sabour et al. 2017.)"
+        "p the prediction and r the class that is decoded. The number is the activation of the predicted class's "
+        "capsule. (After figure 3 of Sabour et al. 2017.)"
     )
     intro += pages.paragraph(_errors_in_words(subject, numbers), "says") + pages.paragraph(
         "Each wrong case is decoded both as predicted and as labelled."
     )
-    return _section(subject, "reconstructions", "Reconstructions", intro, "length", panels, numbers)
+    return _section(subject, "reconstructions", "Reconstructions", intro, "activation", panels, numbers)
 
 
 def _errors_in_words(subject: Subject, numbers: Mapping[str, Any]) -> str:
-    drawn, of_mean = (pages.number(numbers[name], 4) for name in ("error_per_pixel", "error_of_mean_image"))
     said = (
-        f"Decoded from the predicted class, the squared error per pixel is {drawn} on average over "
-        f"{len(subject.right):,} images; the mean image alone would have {of_mean}."
+        "Decoded from the predicted class, the squared error per pixel is "
+        f"{pages.number(numbers['error_per_pixel'], 4)} on average over {pages.counted(len(subject.right), 'image')}"
     )
+    if "error_of_mean_image" in numbers:
+        said += f"; the mean of all other images would have {pages.number(numbers['error_of_mean_image'], 4)}"
     wrong = numbers.get("error_per_pixel_of_wrong_cases")
     if wrong is None:
-        return said
+        return f"{said}."
+    count = int((~subject.right).sum())
+    cases = "the only wrong case" if count == 1 else f"the {count:,} wrong cases"
     return (
-        f"{said} In the {int((~subject.right).sum()):,} wrong cases it is {pages.number(wrong['as_predicted'], 4)} "
-        f"decoded as predicted and {pages.number(wrong['as_labelled'], 4)} decoded as labelled."
+        f"{said}. In {cases} it is {pages.number(wrong['as_predicted'], 4)} decoded as predicted and "
+        f"{pages.number(wrong['as_labelled'], 4)} decoded as labelled."
     )
 
 
@@ -104,18 +120,18 @@ def _segmentation(subject: Subject) -> Section:
     every = torch.arange(len(found))
     as_labelled = torch.stack([subject.drawn(every, subject.labels[:, n]) for n in range(2)], dim=1)
     numbers = {"error_per_pixel_of_each_object": float(_error(as_labelled, subject.batch.targets).mean())}
-    of_mean = subject.batch.targets.mean(dim=(0, 1), keepdim=True)
-    numbers["error_of_mean_image"] = float(_error(of_mean, subject.batch.targets).mean())
+    numbers |= _baseline(subject.batch.targets.flatten(0, 1))
 
-    def panels(index: int) -> Panels:
+    def panels(index: int) -> list[Panel]:
         shown = subject.pictures[index]
         kinds = [found[index]] if subject.right[index] else [found[index], subject.labels[index]]
-        parts: Panels = [("input", shown)]
+        parts = [Panel("input", shown)]
         for classes in kinds:
             drawn = subject.drawn(torch.tensor([index, index]), classes)
-            parts.append((_pair(names, classes.tolist()), two_colours(drawn[0], drawn[1], shown)))
+            pair = [names[k] for k in classes.tolist()]
+            parts.append(Panel(" + ".join(pair), two_colours(drawn[0], drawn[1], shown), _in_two_colours(pair)))
         truth = subject.batch.targets[index]
-        return [*parts, ("true digits", two_colours(truth[0], truth[1]))]
+        return [*parts, Panel("true digits", two_colours(truth[0], truth[1]))]
 
     orange, blue = (f"rgb({', '.join(str(round(255 * part)) for part in colour)})" for colour in (ORANGE, BLUE))
     intro = pages.paragraph(
@@ -127,11 +143,11 @@ def _segmentation(subject: Subject) -> Section:
     error, other = (pages.number(value, 4) for value in numbers.values())
     said = (
         f"Decoded as labelled, each object differs from the true one by a squared error of {error} per pixel on "
-        f"average over {len(found):,} images; the mean of all objects would have {other}."
+        f"average over {pages.counted(len(found), 'image')}; the mean of all other objects would have {other}."
     )
     intro += pages.paragraph(said, "says")
     intro += pages.paragraph("Wrong cases are decoded as predicted and as labelled.")
-    return _section(subject, "segmentation", "Two objects told apart", intro, "lengths", panels, numbers)
+    return _section(subject, "segmentation", "Two objects told apart", intro, "activations", panels, numbers)
 
 
 def _section(
@@ -140,7 +156,7 @@ def _section(
     title: str,
     intro: str,
     score: str,
-    panels: Callable[[int], Panels],
+    panels: Callable[[int], list[Panel]],
     numbers: dict[str, Any] | None = None,
 ) -> Section:
     right, wrong = shown_cases(subject)
@@ -150,7 +166,7 @@ def _section(
         count = int((subject.right if kind == "right" else ~subject.right).sum())
         body += f"<h3>{kind.capitalize()} <small>{len(cases)} of {count:,}</small></h3>"
         if not cases:
-            body += pages.paragraph(f"There is no {kind} case among the {len(subject.right):,} images.")
+            body += pages.paragraph(f"There is no {kind} case among {pages.counted(len(subject.right), 'image')}.")
             continue
         figures = ""
         for number, index in enumerate(cases):
@@ -163,18 +179,18 @@ def _section(
     return Section(name, title, body, pictures, {**(numbers or {}), "cases": listed})
 
 
-def _case(subject: Subject, name: str, index: int, panels: Panels, score: str) -> tuple[str, Picture]:
-    labels, found, lengths = answer_in_words(subject, index)
-    images = [as_colours(image) for _, image in panels]
+def _case(subject: Subject, name: str, index: int, panels: Sequence[Panel], score: str) -> tuple[str, Picture]:
+    labels, found, scores = answer_in_words(subject, index)
+    images = [as_colours(panel.image) for panel in panels]
     channels = max(len(image) for image in images)
     row = torch.stack([image.expand(channels, -1, -1) for image in images])
-    seen = ", ".join(below for below, _ in panels if below and "<" not in below)
-    alt = f"Test image with label {labels}, prediction {found} ({score} {lengths})."
+    seen = ", ".join(panel.said for panel in panels if panel.said)
+    alt = f"Test image with label {labels}, prediction {found} ({score} {scores})."
     picture = sheet(name, [row], f"{alt} From left: {seen}." if seen else alt, gap=4)
     scale = enlargement(row)
-    below = "".join(f"<span>{said}</span>" for said, _ in panels if said)
+    below = "".join(f"<span>{panel.below}</span>" for panel in panels if panel.said)
     below = f'<div class="panels">{below}</div>' if below else ""
-    caption = f"l = <b>{text(labels)}</b>, p = <b>{text(found)}</b> · {lengths}"
+    caption = f"l = <b>{text(labels)}</b>, p = <b>{text(found)}</b> · {scores}"
     shown = f'<div style="max-width:{picture.width * scale}px">{pages.image(picture, scale)}{below}</div>'
     return pages.figure(shown, caption), picture
 
@@ -208,9 +224,22 @@ def _matched(found: Tensor, labels: Tensor) -> Tensor:
     return torch.where(swap[:, None], found.flip(1), found)
 
 
-def _pair(names: Sequence[str], classes: Sequence[int]) -> str:
-    first, second = (text(names[k]) for k in classes)
+def _in_two_colours(names: Sequence[str]) -> str:
+    first, second = (text(name) for name in names)
     return f'<span style="color:var(--orange)">{first}</span> + <span style="color:var(--blue)">{second}</span>'
+
+
+def _baseline(targets: Tensor) -> dict[str, float]:
+    """The error of each image's mean of all others, ``[N, C, H, W]``; nothing for a single one.
+
+    The mean m of all is judged on an image x that is part of it: without x it would be (N m − x)/(N − 1), whose
+    distance from x is N/(N − 1) times as large.
+    """
+    count = len(targets)
+    if count < 2:
+        return {}
+    of_all = float(_error(targets.mean(dim=0, keepdim=True), targets).mean())
+    return {"error_of_mean_image": of_all * (count / (count - 1)) ** 2}
 
 
 def _error(drawn: Tensor, targets: Tensor) -> Tensor:

@@ -56,13 +56,23 @@ def section_of_dimensions(subject: Subject) -> Section:
         f"{CLEAR_EFFECT:g} of the standard deviation that the property has among the class's test images, shifted as "
         f"in training, and if at least {CLEAR_AGREEMENT:.0%} of the images measured agree."
     )
-    body += _summary(measured) + blocks + _table(measured)
+    names = subject.spec.class_names
+    which = _which([names.index(of.name) for of in measured], len(names))
+    body += _summary(measured, which) + blocks + _table(measured, which)
     return Section("dimensions", "What each pose number does", body, pictures, _numbers(measured))
 
 
 def _classes(subject: Subject) -> list[int]:
     """The first classes that have an image, of which the first answered rightly is shown if there is one."""
     return sorted(set(subject.labels.flatten().tolist()))[:MOST_CLASSES]
+
+
+def _which(numbers: list[int], total: int) -> str:
+    """The classes that were measured, in words that do not claim more."""
+    count = len(numbers)
+    if count == total:
+        return f"all {total} classes" if total > 1 else "the only class"
+    return f"the first {count} of {total} classes" if numbers == list(range(count)) else f"{count} of {total} classes"
 
 
 def _measured(subject: Subject, number: int) -> OfClass | None:
@@ -130,18 +140,19 @@ def _small(images: Tensor) -> Tensor:
     return F.interpolate(images.flatten(0, 1), size, mode="area").reshape(*images.shape[:3], *size)
 
 
-def _summary(measured: list[OfClass]) -> str:
+def _summary(measured: list[OfClass], which: str) -> str:
     """The one sentence that the numbers allow."""
     clear = [int(_clear(of.effects).any(dim=1).sum()) for of in measured]
     total = measured[0].effects.effect.shape[0]
     best = max(measured, key=lambda of: float((of.effects.effect.abs() * _clear(of.effects)).max()))
     strength = (best.effects.effect.abs() * _clear(best.effects)).amax(dim=1)
     if not float(strength.max()) > 0:
-        return pages.paragraph("No pose number has a clear effect in any class.", "says")
+        return pages.paragraph(f"No pose number has a clear effect; measured: {which}.", "says")
     dimension = int(strength.argmax())
     count = f"between {min(clear)} and {max(clear)}" if min(clear) < max(clear) else f"{clear[0]}"
+    each = " in each class" if len(clear) > 1 else ""
     return pages.paragraph(
-        f"Of the {total} pose numbers {count} have a clear effect{' in each class' if len(clear) > 1 else ''}. The "
+        f"Of the {total} pose numbers {count} have a clear effect{each} (measured: {which}). The "
         f"strongest is number {dimension + 1} of class {text(best.name)}: "
         f"{text(_in_words(best.effects, dimension))}.",
         "says",
@@ -158,7 +169,7 @@ def _clear_classes(measured: list[OfClass]) -> list[int]:
     return [int(count) for count in together.amax(dim=1)]
 
 
-def _table(measured: list[OfClass]) -> str:
+def _table(measured: list[OfClass], which: str) -> str:
     """Mean size of every effect over the classes. Not its sign: the same number may mean different things."""
     mean = torch.stack([of.effects.effect.abs() for of in measured]).mean(dim=0)  # [D, P]
     clear = _clear_classes(measured)
@@ -168,14 +179,14 @@ def _table(measured: list[OfClass]) -> str:
         cells = [pages.heat_cell(1, 0.85 * value / most, f"{value:.2f}") for value in values]
         rows.append([str(dimension + 1), *cells, f"{clear[dimension]}"])
     names = measured[0].effects.names
-    count = f"{len(measured)} classes" if len(measured) > 1 else "one class"
     words = pages.paragraph(
-        f"The size of every effect, in standard deviations that the property has by nature, as the mean over {count}. "
+        f"The size of every effect, in standard deviations that the property has by nature, as the mean over {which}. "
         "The sign is left out: a number of the pose can do opposite things in two classes. The last column is the "
         "largest number of classes in which one and the same property is clearly changed."
     )
-    table = pages.table(["pose number", *names, "classes with a clear effect"], rows)
-    return f"<h3>Over all classes</h3>{words}{table}"
+    head = ["pose number", *names, "classes with a clear effect"]
+    table = pages.table(head, rows, "Mean effect of every pose number on every property")
+    return f"<h3>Over {which}</h3>{words}{table}"
 
 
 def _in_words(effects: Effects, dimension: int) -> str:

@@ -29,8 +29,10 @@ PALETTE = (
 NEUTRAL = "#98a2ad"
 """Of a part that sends equally much to every whole."""
 
-BOX, TITLE, WHOLES, NAMES, WIDTH = 192, 22, 226, 242, 306
-"""Pixels: the image's longer side, the line above it, where wholes and their names are, and all together."""
+BOX, TITLE, WHOLES, NAMES = 192, 22, 226, 242
+"""Pixels: the image's longer side, the line above it, and where wholes and their names are."""
+LETTER, NUMBER, LEAST = 7, 42, 64  # pixels: a letter, the activation behind a name, and both together at least
+MOST_LETTERS = 12  # of a whole's name
 ROW = 19.2  # pixels between wholes
 MOST_WHOLES = 12
 LINKED = 32  # so many of the most active parts have their links drawn; more would be a fog
@@ -79,6 +81,7 @@ class Drawing(NamedTuple):
     Attributes:
         panels: one for each.
         size: of the image in the drawing, width and height.
+        width: of a panel, wide enough for the longest name.
         height: of a panel.
         image: what is below, ``[C, H, W]`` in 0 … 1.
         names: of the wholes.
@@ -86,6 +89,7 @@ class Drawing(NamedTuple):
 
     panels: tuple[Panel, ...]
     size: tuple[float, float]
+    width: int
     height: float
     image: Tensor
     names: Sequence[str]
@@ -124,7 +128,16 @@ def lay_out(flow: Flow, image: Tensor, names: Sequence[str]) -> Drawing:
         links = _links(weight.flatten(0, 2), flow.child_activation.flatten(), places, shown, most)
         wholes = _wholes(activation, shown, height)
         panels.append(Panel(f"iteration {number + 1}", dots, links, wholes))
-    return Drawing(tuple(panels), size, height, image, names)
+    longest = max(len(_shortened(names[parent])) for parent in shown)
+    width = NAMES + max(LEAST, LETTER * longest + NUMBER)
+    return Drawing(tuple(panels), size, width, height, image, names)
+
+
+def drawn_wholes(drawings: Sequence[Drawing]) -> list[int]:
+    """Every whole whose colour is seen in one of the drawings, in the column at the right or as that of a part."""
+    panels = [panel for drawing in drawings for panel in drawing.panels]
+    dots = {dot.parent for panel in panels for dot in panel.dots if dot.parent is not None}
+    return sorted(dots | {whole.parent for panel in panels for whole in panel.wholes})
 
 
 def _shown_wholes(activation: Tensor) -> list[int]:
@@ -225,7 +238,8 @@ def _svg(drawing: Drawing, panel: Panel, background: str) -> str:
         parts.append(f"{whole.activation:.2f}</tspan></text>")
     label = text(f"{panel.title}: {_in_words(panel, drawing.names)}")
     return (
-        f'<svg role="img" aria-label="{label}" viewBox="0 0 {WIDTH} {drawing.height:g}" width="{WIDTH}" '
+        f'<svg role="img" aria-label="{label}" viewBox="0 0 {drawing.width} {drawing.height:g}" '
+        f'width="{drawing.width}" '
         f'height="{drawing.height:g}">{"".join(parts)}</svg>'
     )
 
@@ -234,7 +248,7 @@ def _opacity(share: float) -> float:
     return 0.05 + 0.8 * share**2  # squared: the many weak links are not to hide the strong ones
 
 
-def _shortened(name: str, most: int = 8) -> str:
+def _shortened(name: str, most: int = MOST_LETTERS) -> str:
     return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
@@ -245,13 +259,13 @@ def _in_words(panel: Panel, names: Sequence[str]) -> str:
 
 def flow_png(name: str, drawing: Drawing, alt: str, enlarged: int = 2) -> Picture:
     """All iterations side by side, on white, ``enlarged`` pixels for one of the drawing."""
-    count, height = len(drawing.panels), drawing.height
-    figure = Figure(figsize=(count * WIDTH / 100, height / 100), dpi=100 * enlarged)
+    count, width, height = len(drawing.panels), drawing.width, drawing.height
+    figure = Figure(figsize=(count * width / 100, height / 100), dpi=100 * enlarged)
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set_axis_off()
     pixels = as_colours(drawing.image).expand(3, -1, -1).permute(1, 2, 0).clamp(0, 1).float().numpy() * 0.5
     for number, panel in enumerate(drawing.panels):
-        left = number * WIDTH
+        left = number * width
         wide, high = drawing.size
         axes.imshow(pixels, extent=(left, left + wide, TITLE + high, TITLE), interpolation="nearest", zorder=0)
         axes.text(left, 13, panel.title, fontsize=8, color="#59636e")
@@ -267,7 +281,7 @@ def flow_png(name: str, drawing: Drawing, alt: str, enlarged: int = 2) -> Pictur
         for whole in panel.wholes:
             said = f"{_shortened(drawing.names[whole.parent])} {whole.activation:.2f}"
             axes.text(left + NAMES, whole.y + 3.5, said, fontsize=7.5, color="#1f2328")
-    axes.set_xlim(0, count * WIDTH)
+    axes.set_xlim(0, count * width)
     axes.set_ylim(height, 0)
     axes.set_aspect("auto")
     return as_picture(name, figure, alt)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -15,16 +16,17 @@ from torchcaps.analysis.explain.subject import Subject
 from torchcaps.analysis.pages import Section, text
 from torchcaps.models.cnn import parameter_count
 from torchcaps.training.recipe import Recipe
-from torchcaps.training.runs import Spec
+from torchcaps.training.runs import METRICS, Spec
 
 if TYPE_CHECKING:
     from torchcaps.analysis.explain.words import TextAnswers
 
 Tile = tuple[str, str, str]
+NUMERALS = ("none", "one", "two", "three", "four")
 
 
-def facts_of_run(recipe: Recipe, model: nn.Module, spec: Spec, data: str) -> dict[str, Any]:
-    """The essentials of a recipe as plain data."""
+def facts_of_run(folder: Path, recipe: Recipe, model: nn.Module, spec: Spec, data: str) -> dict[str, Any]:
+    """The essentials of a run as plain data: its recipe, and how much of it was done."""
     optimizer, training = recipe.optimizer, recipe.training
     return {
         "model": spec.name,
@@ -33,6 +35,7 @@ def facts_of_run(recipe: Recipe, model: nn.Module, spec: Spec, data: str) -> dic
         "data": Path(data).name if Path(data).exists() else data,
         "trained_on": Path(recipe.data.name).name if Path(recipe.data.name).exists() else recipe.data.name,
         "classes": list(spec.class_names),
+        "epochs_trained": _epochs_trained(folder),
         "recipe": {
             "loss": recipe.loss.kind,
             "reconstruction_scale": recipe.loss.reconstruction_scale,
@@ -44,6 +47,19 @@ def facts_of_run(recipe: Recipe, model: nn.Module, spec: Spec, data: str) -> dic
             "seed": training.seed,
         },
     }
+
+
+def _epochs_trained(folder: Path) -> int | None:
+    """By the summary that ends a training; of one that was interrupted by its epochs' rows; None without either."""
+    try:
+        return int(json.loads((folder / "summary.json").read_text(encoding="utf-8"))["epochs"])
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    try:
+        with open(folder / METRICS, newline="", encoding="utf-8") as file:
+            return sum(1 for _ in csv.DictReader(file))
+    except (OSError, ValueError, csv.Error):
+        return None
 
 
 def head_of_images(
@@ -58,7 +74,10 @@ def head_of_images(
     if subject.objects > 1:
         numbers["share_of_objects_found"] = float(hits.mean())
         remark += f", all objects right; {pages.percent(float(hits.mean()))} of the objects found"
-    of_all = _whole_test(subject.folder) if own_data and count < total else None
+    if subject.patches > 1:  # another measure than that of `torchcaps evaluate`, so the two are not compared
+        numbers["patches_per_image"] = 1
+        remark += f"; one central patch per image, not {subject.patches} as in <code>torchcaps evaluate</code>"
+    of_all = _whole_test(subject.folder) if own_data and count < total and subject.patches == 1 else None
     if of_all is not None:
         numbers["accuracy_of_whole_test"] = of_all
         remark += f"; {pages.percent(of_all[0], 2)} on all {of_all[1]:,}"
@@ -79,7 +98,9 @@ def head_of_texts(answers: TextAnswers, facts: Mapping[str, Any]) -> tuple[str, 
 
 
 def _of(count: int, total: int, kind: str) -> str:
-    return f"all {total:,} test {kind}s" if count == total else f"{count:,} of {total:,} test {kind}s"
+    if count == total:
+        return f"the only test {kind}" if total == 1 else f"all {total:,} test {kind}s"
+    return f"{count:,} of {total:,} test {kind}s"
 
 
 def _whole_test(folder: Path) -> tuple[float, int] | None:
@@ -99,25 +120,32 @@ def _tile(section: Section) -> list[Tile]:
     """The number of a section that says most."""
     numbers = section.numbers
     if section.id == "reconstructions":
-        other = f"the mean image has {numbers['error_of_mean_image']:.4f}"
+        other = _baseline(numbers, "images")
         return [(f"{numbers['error_per_pixel']:.4f}", "squared error per pixel, drawn", other)]
     if section.id == "segmentation":
-        other = f"the mean object has {numbers['error_of_mean_image']:.4f}"
+        other = _baseline(numbers, "objects")
         return [(f"{numbers['error_per_pixel_of_each_object']:.4f}", "squared error per pixel, each object", other)]
     if section.id == "routing":
         last = numbers["layers"][-1]
         first, end = last["polarisation"][0], last["polarisation"][-1]
         count = len(last["polarisation"])
-        remark = f"{first:.2f} in the first of {count} iterations" if count > 1 else "one iteration"
+        alone = "one iteration" if last["iterates"] else "decided without iterations"
+        remark = f"{first:.2f} in the first of {count} iterations" if count > 1 else alone
         return [(f"{end:.2f}", "polarisation of the class routing", remark)]
     if section.id == "movements":
         judged = [kind for kind in numbers["kinds"] if not math.isnan(kind["probe_r2"])]
         if not judged:
             return []
         best = max(judged, key=lambda kind: float(kind["probe_r2"]))
-        remark = f"linear probe on other images; {pages.number(best['shuffled_r2'], 2)} if shuffled"
+        chosen = f"the best of {NUMERALS[len(judged)]}; " if len(judged) > 1 else ""
+        remark = f"{chosen}linear probe on other images; {pages.number(best['shuffled_r2'], 2)} if shuffled"
         return [(pages.number(best["probe_r2"], 2), f"R² of reading {text(best['kind'])} off the pose", remark)]
     return []
+
+
+def _baseline(numbers: Mapping[str, Any], kind: str) -> str:
+    error = numbers.get("error_of_mean_image")
+    return "" if error is None else f"the mean of the other {kind} has {error:.4f}"
 
 
 def _head(facts: Mapping[str, Any], tiles: Sequence[Tile]) -> str:
@@ -126,18 +154,25 @@ def _head(facts: Mapping[str, Any], tiles: Sequence[Tile]) -> str:
     loss = recipe["loss"]
     if recipe["reconstruction_scale"]:
         loss += f" + {recipe['reconstruction_scale']:g} × reconstruction"
-    epochs = "1 epoch" if recipe["epochs"] == 1 else f"{recipe['epochs']} epochs"
     shown = {
         "data": _data(facts),
         "model options": text(options),
         "loss": text(loss),
         "optimiser": f"Adam, learning rate {recipe['lr']:g}, {text(recipe['schedule'])}",
-        "training": f"{epochs}, batches of {recipe['batch_size']}, seed {recipe['seed']}",
+        "training": f"{_epochs(facts)}, batches of {recipe['batch_size']}, seed {recipe['seed']}",
         "made by": f"{_command(facts['command'])} · torchcaps {text(facts['version'])}",
     }
     title = f"{text(facts['model'])} on {text(facts['data'])}"
     lead = "What a trained model answers, what it sees, and how it comes to it. All numbers are measured on test data."
     return f'<h1>{title}</h1><p class="lead">{lead}</p>{pages.tiles(tiles)}{pages.facts(shown)}'
+
+
+def _epochs(facts: Mapping[str, Any]) -> str:
+    """Those that were done, and if they are fewer than the recipe has, of how many."""
+    done, wanted = facts["epochs_trained"], facts["recipe"]["epochs"]
+    if done is None:
+        return f"{pages.counted(wanted, 'epoch')} by the recipe"
+    return pages.counted(done, "epoch") if done >= wanted else f"{done:,} of {pages.counted(wanted, 'epoch')}"
 
 
 def _command(command: str) -> str:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from torchcaps.analysis import pages
 from torchcaps.analysis.charts import Curve, LineChart, line_legend, line_png, line_svg
-from torchcaps.analysis.equivariance import TRANSFORMATIONS, Movement, movements, transformed
+from torchcaps.analysis.equivariance import TRANSFORMATIONS, UNCHANGED, Movement, movements, transformed
 from torchcaps.analysis.explain.cases import shown_cases
 from torchcaps.analysis.explain.subject import Subject, answers
 from torchcaps.analysis.pages import Section, text
@@ -29,12 +29,17 @@ def section_of_movements(subject: Subject) -> Section:
     right, wrong = shown_cases(subject)
     shown = (right or wrong)[0]
     body = pages.paragraph(
-        f"{len(chosen):,} test images are shifted, turned and scaled by known amounts. If poses are equivariant, the "
-        "pose of the class capsule changes smoothly with the amount while its activation stays. The probe is a linear "
-        "map from pose to amount, of each class's own, fitted to one half of the images and judged on the other: "
-        "R² = 1 means that the amount can be read off exactly, 0 that the mean is as good a guess. Shuffled amounts "
-        "show what chance gives."
+        f"Measured on {pages.counted(len(chosen), 'test image')}, shifted, turned and scaled by known amounts. If "
+        "poses are equivariant, the pose of the class capsule changes smoothly with the amount while its activation "
+        "stays. The probe is a linear map from pose to amount, of each class's own, fitted to one half of the images "
+        "and judged on the other: R² = 1 means that the amount can be read off exactly, 0 that the mean is as good "
+        "a guess. Shuffled amounts show what chance gives."
     )
+    if subject.objects > 1:
+        body += pages.paragraph(
+            "Of the objects in an image, the capsule of the first is watched: activation, change of the pose and probe "
+            "are its own, while accuracy asks for all objects."
+        )
     body += pages.paragraph(_in_words(found), "says") + _probe_table(found)
     pictures = []
     for movement in found:
@@ -55,22 +60,39 @@ def _in_words(found: Sequence[Movement]) -> str:
         words = f"No amount is read off better than by guessing the mean: {words[0].lower()}{words[1:]}"
     elif worst is not best:
         words += f", and worst {text(worst.kind)}, R² = {pages.number(worst.probe_r2, 2)}"
+    return f"{words}. {_fall_in_words(found)}"
+
+
+def _fall_in_words(found: Sequence[Movement]) -> str:
+    """How far accuracy falls, compared with the images as they are."""
     frail = min(found, key=lambda movement: float(movement.accuracy.min()))
     at = int(frail.accuracy.argmin())
+    least, before = float(frail.accuracy[at]), _unchanged_accuracy(frail)
+    if not least < before:
+        return f"Accuracy, {pages.percent(before)} on the images as they are, does not fall for any of the amounts."
     return (
-        f"{words}. Accuracy falls lowest, to {pages.percent(float(frail.accuracy[at]))}, for {text(frail.kind)} "
-        f"{pages.number(float(frail.amounts[at]), 1)} ({UNITS[frail.kind]})."
+        f"Accuracy, {pages.percent(before)} on the images as they are, falls lowest, to {pages.percent(least)}, for "
+        f"{text(frail.kind)} {_amount(frail.amounts[at])} ({UNITS[frail.kind]})."
     )
+
+
+def _unchanged_accuracy(movement: Movement) -> float:
+    return float(movement.accuracy[TRANSFORMATIONS[movement.kind].index(UNCHANGED[movement.kind])])
+
+
+def _amount(value: Tensor | float) -> str:
+    return f"{float(value):g}".replace("-", "−")
 
 
 def _probe_table(found: Sequence[Movement]) -> str:
     rows = []
     for movement in found:
-        lowest, highest = (pages.number(float(movement.amounts[end]), 1) for end in (0, -1))
+        lowest, highest = (_amount(movement.amounts[end]) for end in (0, -1))
         values = [pages.number(value, 2) for value in (movement.probe_r2, movement.shuffled_r2)]
         least = pages.percent(float(movement.accuracy.min()))
         rows.append([text(movement.kind), f"{lowest} … {highest}", *values, least])
-    return pages.table(["kind", "amounts", "probe R²", "R² shuffled", "least accuracy"], rows)
+    head = ["kind", "amounts", "probe R²", "R² shuffled", "least accuracy"]
+    return pages.table(head, rows, "How well amounts can be read off the pose")
 
 
 def _block(subject: Subject, movement: Movement, shown: int) -> tuple[str, list[Picture]]:
@@ -79,9 +101,10 @@ def _block(subject: Subject, movement: Movement, shown: int) -> tuple[str, list[
     charts = _charts(movement)
     curves = "".join(pages.figure(line_svg(chart), line_legend(chart)) for chart in charts)
     scale = max(1, min(2, enlargement(subject.pictures, 56)))
-    first, last = (pages.number(float(movement.amounts[end]), 1) for end in (0, -1))
+    first, last = (_amount(movement.amounts[end]) for end in (0, -1))
     caption = f"From {first} to {last} ({UNITS[movement.kind]}): what the model is shown"
-    caption += ", and below it what is drawn from the class capsule." if rows > 1 else "."
+    whose = "the class capsule" if subject.objects == 1 else "the first object's capsule"
+    caption += f", and below it what is drawn from {whose}." if rows > 1 else "."
     body = f"<h3>{text(movement.kind.capitalize())}</h3>"
     body += pages.figure(pages.image(strip, scale), caption) + f'<div class="charts">{curves}</div>'
     return body, [strip, line_png(f"movements-{name}", charts)]

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from torch import nn
 
 from torchcaps.analysis.explain.header import facts_of_run, head_of_images, head_of_texts
@@ -29,6 +30,7 @@ from torchcaps.training.runs import (
 from torchcaps.version import __version__
 
 PAGE, NUMBERS, PICTURES = "report.html", "numbers.json", "pictures"
+MOST_SEEDS = 2**62  # what fits into a number of 64 bits with room for a sign and a step
 
 Step = tuple[str, Callable[[], Section]]
 """What is measured, in a word or two, and the call that does it."""
@@ -69,25 +71,43 @@ def explain(
         command: how it was called, to be shown.
         progress: told before every step.
     """
-    if images < 1:
-        raise RunError(f"--images is a number of test images or texts, at least 1; got {images}.")
+    _require_sensible(images, seed)
     recipe = read_run_recipe(run)
-    model, spec = load_model(run)
-    folder = Path(output) if output is not None else Path(run) / "explain"
+    with torch.random.fork_rng(devices=[]):  # a new model draws weights, which the caller's numbers shall not feel
+        model, spec = load_model(run)
+    folder = _made(Path(output) if output is not None else Path(run) / "explain")
     told: Progress = progress or (lambda *_: None)
     facts = {
         "run": Path(run).resolve().name,
         "command": command or f"torchcaps explain {Path(run).name}",
         "version": __version__,
         "seed": seed,
-        **facts_of_run(recipe, model, spec, (overrides or recipe.data).name),
+        **facts_of_run(Path(run), recipe, model, spec, (overrides or recipe.data).name),
     }
     if isinstance(spec, TextSpec):
         head, sections, more = _of_texts(run, recipe, model, spec, overrides, images, seed, told, facts)
     else:
         head, sections, more = _of_images(run, recipe, model, spec, overrides, images, seed, told, facts)
-    numbers = _plain({**facts, **more, **{section.id: section.numbers for section in sections}})
+    pictures = [f"{picture.name}.png" for section in sections for picture in section.pictures]
+    measured = {section.id: section.numbers for section in sections}
+    numbers = _plain({**facts, **more, **measured, "pictures": pictures})
     return Report(_write(folder, head, sections, numbers), numbers)
+
+
+def _require_sensible(images: int, seed: int) -> None:
+    if images < 1:
+        raise RunError(f"--images is a number of test images or texts, at least 1; got {images}.")
+    if not 0 <= seed < MOST_SEEDS:
+        raise RunError(f"--seed is a whole number, at least 0 and below 2^62; got {seed}.")
+
+
+def _made(folder: Path) -> Path:
+    """The folder of the report. It is made before anything is measured: nobody is to wait for an error."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"the report's folder {folder} cannot be made: {error.strerror}.") from error
+    return folder
 
 
 def _of_images(
@@ -130,7 +150,7 @@ def _of_texts(
     told("answers", 0, 2)
     answers = text_answers(recipe, model, spec, overrides, count, seed)
     told("words", 1, 2)
-    section = section_of_words(run, model, answers)
+    section = section_of_words(run, model, spec, answers)
     head, more = head_of_texts(answers, facts)
     return head, [section], more
 
@@ -138,15 +158,26 @@ def _of_texts(
 def _write(folder: Path, head: str, sections: Sequence[Section], numbers: dict[str, Any]) -> Path:
     """Pictures first and the page last: a page that is there is complete."""
     pictures = [picture for section in sections for picture in section.pictures]
-    folder.mkdir(parents=True, exist_ok=True)
     if pictures:
         (folder / PICTURES).mkdir(exist_ok=True)
     for picture in pictures:
         write_atomically(folder / PICTURES / f"{picture.name}.png", partial(_write_bytes, content=picture.png))
+    for name in _listed_pictures(folder) - set(numbers["pictures"]):
+        (folder / PICTURES / name).unlink(missing_ok=True)
     write_text(folder / NUMBERS, json.dumps(numbers, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
     title = f"{numbers['model']} on {numbers['data']}, explained"
     write_text(folder / PAGE, page(title, head, sections, _foot()))
     return folder / PAGE
+
+
+def _listed_pictures(folder: Path) -> set[str]:
+    """The pictures that an earlier report in this folder says it wrote: plain names of PNG files, nothing else."""
+    try:
+        listed = json.loads((folder / NUMBERS).read_text(encoding="utf-8"))["pictures"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()
+    names = {name for name in listed if isinstance(name, str)} if isinstance(listed, list) else set()
+    return {name for name in names if name.endswith(".png") and Path(name).name == name}
 
 
 def _write_bytes(path: Path, content: bytes) -> None:

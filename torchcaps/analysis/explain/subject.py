@@ -37,7 +37,7 @@ class Subject:
         seed: of the choice among them, and of all else that is random.
         indices: of the chosen ones.
         batch: the chosen ones.
-        scores: lengths of the class capsules, or probabilities ``[N, K]``.
+        scores: activations of the class capsules, or probabilities ``[N, K]``.
         right: which answers are right, bool ``[N]``.
         capsules: the class capsules, None for a model without.
     """
@@ -59,6 +59,11 @@ class Subject:
     def objects(self) -> int:
         """How many objects an image shows."""
         return self.source.objects
+
+    @property
+    def patches(self) -> int:
+        """Of each image, whose scores ``torchcaps evaluate`` averages. Here only the central one is looked at."""
+        return self.spec.preparation.crops
 
     @property
     def decoder(self) -> ReconstructionDecoder | None:

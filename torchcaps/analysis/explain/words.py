@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -78,55 +79,83 @@ def text_answers(
     return TextAnswers(source, chosen, scores, right)
 
 
-def section_of_words(run: str | os.PathLike[str], model: nn.Module, answers: TextAnswers) -> Section:
+def section_of_words(run: str | os.PathLike[str], model: nn.Module, spec: TextSpec, answers: TextAnswers) -> Section:
     """Right and wrong texts; of text capsules with the words that decide."""
     traced = isinstance(model, TextCapsNet)
-    body = (
-        key()
-        if traced
-        else pages.paragraph(
-            "This model has no capsules, so there are no couplings along which words could be traced: only its answers "
-            "are shown."
-        )
-    )
+    why = "This model has no capsules, so there are no couplings along which words could be traced: only its answers "
+    body = key() if traced else pages.paragraph(f"{why}are shown.")
     numbers: dict[str, Any] = {}
     for kind, mask in (("right", answers.right), ("wrong", ~answers.right)):
         cases = mask.nonzero()[:SHOWN, 0].tolist()
         body += f"<h3>{kind.capitalize()} <small>{len(cases)} of {int(mask.sum()):,}</small></h3>"
         if not cases:
-            body += pages.paragraph(f"There is no {kind} case among the {len(mask):,} texts.")
-        found = deciding_words(run, [answers.words(at) for at in cases]) if traced and cases else []
-        for at, words in zip(cases, found, strict=False):
-            label = f" · label {text(pages.enumeration(answers.labels(at)))}" if answers.labels(at) else " · no label"
-            body += article(words, label, level=4)
-        if not traced:
-            body += "".join(_plain(answers, at) for at in cases)
-        numbers[kind] = [_numbers(answers, at, found[n] if traced else None) for n, at in enumerate(cases)]
+            body += pages.paragraph(f"There is no {kind} case among {pages.counted(len(mask), 'text')}.")
+        numbers[kind] = []
+        for at in cases:
+            found = _traced(run, model, spec, answers, at) if traced else None
+            body += _plain(answers, at) if found is None else _articles(answers, at, found)
+            numbers[kind].append(_numbers(answers, at, found))
     title = "Which words decide" if traced else "Predictions"
     return Section("words" if traced else "predictions", title, body, (), numbers)
 
 
-def _plain(answers: TextAnswers, at: int) -> str:
-    names = text(pages.enumeration(answers.found(at) or ["none"]))
+def _traced(
+    run: str | os.PathLike[str], model: nn.Module, spec: TextSpec, answers: TextAnswers, at: int
+) -> list[DecidingWords]:
+    """The words behind each class that is found, and of several labels also behind those that are missed."""
+    classes = answers.found(at)
+    if answers.source.multi_label:
+        classes += [name for name in answers.labels(at) if name not in classes]
+    words = [answers.words(at)]
+    return [deciding_words(run, words, name, loaded=(model, spec))[0] for name in classes]
+
+
+def _articles(answers: TextAnswers, at: int, found: Sequence[DecidingWords]) -> str:
+    """A text with its words in colour: once, or with any number of labels under the answer once for each class."""
     label = text(pages.enumeration(answers.labels(at) or ["none"]))
-    score = float(answers.scores[at].max())
-    heading = f"{names} <small>{score:.3f} · label {label}</small>"
+    if not answers.source.multi_label:
+        return article(found[0], f" · label {label}", level=4)
+    if not found:  # no label is there and none is found
+        return _plain(answers, at)
+    body = f"<h4>{_answer(answers, at)} <small>label {label}</small></h4>"
+    for words in found:
+        body += article(words, "" if words.label in answers.found(at) else " · missed", level=5)
+    return body
+
+
+def _plain(answers: TextAnswers, at: int) -> str:
+    label = text(pages.enumeration(answers.labels(at) or ["none"]))
+    names = answers.source.class_names
+    scores = ", ".join(f"{float(answers.scores[at, names.index(name)]):.3f}" for name in answers.found(at))
+    heading = f"{_answer(answers, at)} <small>{scores}{' · ' if scores else ''}label {label}</small>"
     return f"<article><h4>{heading}</h4><p>{text(answers.words(at)) or '<i>(no word)</i>'}</p></article>"
 
 
-def _numbers(answers: TextAnswers, at: int, words: DecidingWords | None) -> dict[str, Any]:
+def _answer(answers: TextAnswers, at: int) -> str:
+    """What the model says, as HTML."""
+    names = text(pages.enumeration(answers.found(at) or ["none"]))
+    return f"found: {names}" if answers.source.multi_label else names
+
+
+def _numbers(answers: TextAnswers, at: int, found: Sequence[DecidingWords] | None) -> dict[str, Any]:
+    """A case for ``numbers.json``; with any number of labels the words are in a list, an entry for each class."""
     known: dict[str, Any] = {
         "text": int(answers.indices[at]),
         "labels": answers.labels(at),
         "predictions": answers.found(at),
         "scores": {name: float(s) for name, s in zip(answers.source.class_names, answers.scores[at], strict=True)},
     }
-    if words is not None:
-        known |= {
-            "class": words.label,
-            "score": words.score,
-            "words": list(words.tokens),
-            "relevance": words.relevance.tolist(),
-            "ngrams": [[ngram, value] for ngram, value in top_ngrams(words)],
-        }
-    return known
+    if found is None:
+        return known
+    by_class = [_words_numbers(words) for words in found]
+    return known | ({"by_class": by_class} if answers.source.multi_label else by_class[0])
+
+
+def _words_numbers(words: DecidingWords) -> dict[str, Any]:
+    return {
+        "class": words.label,
+        "score": words.score,
+        "words": list(words.tokens),
+        "relevance": words.relevance.tolist(),
+        "ngrams": [[ngram, value] for ngram, value in top_ngrams(words)],
+    }
