@@ -173,3 +173,33 @@ def test_a_closed_pipe_is_no_error():
     command = f"{sys.executable} -m torchcaps train --keys | head -1"
     done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, env=os.environ)
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("words", [["info"], ["models"], ["data", "list"], ["data", "check", "mnist-mini"]])
+def test_what_prints_numbers_prints_json_too(words, capsys):
+    assert call(*words) == 0
+    said = capsys.readouterr().out
+    assert call(*words, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found
+    assert all(name in said for name in found)
+
+
+def test_training_as_json(tmp_path, capsys):
+    words = ["train", "--epochs", "1", "--data.validation", "0.9", "--output", str(tmp_path / "run"), "--evaluate"]
+    assert call(*words, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["epochs"] == 1
+    assert found["run"] == str(tmp_path / "run")
+    assert 0 <= found["evaluation"]["accuracy"] <= 1
+
+
+def test_bars_are_for_people_and_leave_stdout_to_the_numbers(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    words = ["train", "--epochs", "1", "--data.validation", "0.9", "--output", str(tmp_path / "run"), "--json"]
+    assert call(*words) == 0
+    out, shown = capsys.readouterr()
+    assert json.loads(out)["epochs"] == 1
+    assert "epoch 1/1" in shown
+    assert call("evaluate", str(tmp_path / "run"), "--json") == 0
+    assert json.loads(capsys.readouterr().out)["images"] == 1000

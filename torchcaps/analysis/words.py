@@ -18,6 +18,7 @@ from torchcaps.data.text.sources import MOST_NUMBERS
 from torchcaps.data.text.tokens import tokenize
 from torchcaps.data.text.vocabulary import UNKNOWN, Vocabulary
 from torchcaps.models.text import CapsuleBranch, TextCapsNet
+from torchcaps.progress import Progress, silent
 from torchcaps.training.runs import RunError, Spec, TextSpec, load_model
 
 By = Literal["couplings", "leaving-out"]
@@ -163,6 +164,7 @@ def deciding_words(
     of_class: str | None = None,
     by: By = "couplings",
     loaded: tuple[nn.Module, Spec] | None = None,
+    progress: Progress = silent,
 ) -> list[DecidingWords]:
     """Which words decide about texts, by a run folder or a weights file of text capsules.
 
@@ -172,6 +174,7 @@ def deciding_words(
         of_class: a class; not given: for each text the one that is found.
         by: trace the ``couplings``, or measure by ``leaving-out`` one word after the other.
         loaded: what :func:`~torchcaps.training.runs.load_model` gives for the run, if it has been read already.
+        progress: shows how far it is.
     """
     model, spec = load_model(run) if loaded is None else loaded
     if not isinstance(spec, TextSpec) or not isinstance(model, TextCapsNet) or spec.vocabulary is None:
@@ -179,7 +182,11 @@ def deciding_words(
     if of_class is not None and of_class not in spec.class_names:
         raise RunError(f"the model has no class {of_class!r}; it knows {', '.join(spec.class_names)}.")
     chosen = None if of_class is None else spec.class_names.index(of_class)
-    return [_decided(model, spec, spec.vocabulary, text, chosen, by) for text in texts]
+    found, tick = [], progress("reading", len(texts))
+    for text in texts:
+        found.append(_decided(model, spec, spec.vocabulary, text, chosen, by))
+        tick(1)
+    return found
 
 
 def _decided(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import json
 import platform
+from typing import Any
 
 from torchcaps.commands.base import Command
 
 
-def info() -> str:
+def info() -> dict[str, str]:
     """Versions, and which path serves routing and why."""
     import torch
 
@@ -17,7 +19,7 @@ def info() -> str:
     from torchcaps.data.files import data_folders
     from torchcaps.ops import routed_path
 
-    lines = {
+    return {
         "torchcaps": __version__,
         "torch": f"{torch.__version__}, {torch.get_num_threads()} threads",
         "python": f"{platform.python_version()} on {platform.system()} {platform.machine()}",
@@ -27,38 +29,49 @@ def info() -> str:
         "models": ", ".join(list_models()),
         "data is looked for in": ", ".join(map(str, data_folders())),
     }
-    width = max(map(len, lines))
-    return "\n".join(f"{name:<{width}}  {value}" for name, value in lines.items())
 
 
-def models() -> str:
-    """Every model with its first line and its parameters for MNIST, or for 10,000 words."""
+def models() -> dict[str, dict[str, Any]]:
+    """Every model with its parameters for MNIST, or for 10,000 words, and its first line."""
     from torchcaps import create_model, list_models
     from torchcaps.models.cnn import parameter_count
     from torchcaps.models.registry import model_factory
 
-    lines = []
-    for name in list_models():
-        text = (inspect.getdoc(model_factory(name)) or "").split("\n")[0]
-        lines.append(f"{name:<22}{parameter_count(create_model(name)):>12,}  {text}")
-    return "\n".join(lines)
+    return {
+        name: {
+            "parameters": parameter_count(create_model(name)),
+            "description": (inspect.getdoc(model_factory(name)) or "").split("\n")[0],
+        }
+        for name in list_models()
+    }
 
 
-def _no_arguments(_: argparse.ArgumentParser) -> None:
-    return None
+def _add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print as JSON")
 
 
-def _print_info(_: argparse.Namespace) -> int:
-    print(info())
+def _print_info(arguments: argparse.Namespace) -> int:
+    lines = info()
+    if arguments.json:
+        print(json.dumps(lines, indent=2))
+        return 0
+    width = max(map(len, lines))
+    for name, value in lines.items():
+        print(f"{name:<{width}}  {value}")
     return 0
 
 
-def _print_models(_: argparse.Namespace) -> int:
-    print(models())
+def _print_models(arguments: argparse.Namespace) -> int:
+    found = models()
+    if arguments.json:
+        print(json.dumps(found, indent=2, ensure_ascii=False))
+        return 0
+    for name, of in found.items():
+        print(f"{name:<22}{of['parameters']:>12,}  {of['description']}")
     return 0
 
 
-INFO = Command("versions, and which path serves routing and why", "  torchcaps info", _no_arguments, _print_info)
+INFO = Command("versions, and which path serves routing and why", "  torchcaps info", _add_json, _print_info)
 MODELS = Command(
-    "the models, with their parameters for MNIST or 10,000 words", "  torchcaps models", _no_arguments, _print_models
+    "the models, with their parameters for MNIST or 10,000 words", "  torchcaps models", _add_json, _print_models
 )

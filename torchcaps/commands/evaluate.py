@@ -31,6 +31,7 @@ def _add_evaluate(parser: argparse.ArgumentParser) -> None:
 
 def _evaluate(arguments: argparse.Namespace) -> int:
     with user_errors():
+        from torchcaps.progress import bars
         from torchcaps.training.evaluation import evaluate
         from torchcaps.training.runs import read_run_recipe
 
@@ -38,7 +39,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         changes = {"name": arguments.data, "dir": arguments.data_dir}
         options = replace(own, **{key: value for key, value in changes.items() if value is not None})
         other = arguments.data is not None or arguments.split != "test" or arguments.data_dir is not None
-        result = evaluate(arguments.run, options if other else None, arguments.split, arguments.crops)
+        result = evaluate(arguments.run, options if other else None, arguments.split, arguments.crops, bars())
     if arguments.json:
         print(json.dumps(result, indent=2))
         return 0

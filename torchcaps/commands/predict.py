@@ -45,13 +45,14 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     with user_errors():
+        from torchcaps.progress import bars
         from torchcaps.training.evaluation import predict, predict_texts
         from torchcaps.training.runs import TextSpec, load_model
 
         _, spec = load_model(arguments.run)
         if not isinstance(spec, TextSpec):
             _refuse_text_options(arguments)
-            _print(arguments, predict(arguments.run, arguments.files), "file")
+            _print(arguments, predict(arguments.run, arguments.files, bars()), "file")
             return 0
         texts = _texts(arguments)
         if (arguments.words or arguments.html) and (arguments.csv or arguments.json):
@@ -64,7 +65,7 @@ def _run(arguments: argparse.Namespace) -> int:
             )
         if arguments.of_class is not None or arguments.by is not None:
             raise CommandError("--class and --by go with --words or --html, which show the words that decide.")
-        _print(arguments, predict_texts(arguments.run, texts), "text", spec.multi_label)
+        _print(arguments, predict_texts(arguments.run, texts, bars()), "text", spec.multi_label)
     return 0
 
 

@@ -54,7 +54,8 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     from torchcaps.experiments import get_experiment
     from torchcaps.experiments.base import Context
     from torchcaps.experiments.plots import plot  # first of all: without matplotlib nothing is trained in vain
-    from torchcaps.experiments.run import bars, output_name, reproduce
+    from torchcaps.experiments.run import output_name, reproduce
+    from torchcaps.progress import bars
     from torchcaps.training.callbacks import TrainingStopped
     from torchcaps.training.checkpoints import Interrupted
 
@@ -75,7 +76,7 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     files = _write(experiment, rows, folder / output_name(experiment, setting))
     plot(experiment, rows, files[-1])
     if experiment.extras is not None:
-        files += experiment.extras(Context(setting, bars(sys.stderr.isatty())), folder)
+        files += experiment.extras(Context(setting, bars()), folder)
     if arguments.json:
         print(json.dumps(_numbers(experiment, rows), indent=2, ensure_ascii=False))
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import sys
@@ -44,6 +45,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", metavar="DIR", help="run folder (default: runs/RECIPE-n)")
     parser.add_argument("--resume", metavar="RUN", help="go on with a run where its checkpoint is")
     parser.add_argument("--evaluate", action="store_true", help="measure on the test images or texts when done")
+    parser.add_argument("--json", action="store_true", help="print the run's summary as JSON, and nothing else")
     parser.add_argument("--data-dir", metavar="DIR", help="short for --data.dir")
     parser.add_argument("--epochs", metavar="N", help="short for --training.epochs")
     parser.add_argument("--seed", metavar="N", help="short for --training.seed")
@@ -115,10 +117,11 @@ def _train_and_tell(arguments: argparse.Namespace, recipe: Recipe, name: str) ->
 
     folder = _folder(arguments, name)
     resume = arguments.resume is not None and (folder / CHECKPOINT).is_file()
-    if arguments.resume and not resume:
-        _say(f"{folder} has no checkpoint yet: from the beginning.")
+    say = None if arguments.json else _say
+    if arguments.resume and not resume and say:
+        say(f"{folder} has no checkpoint yet: from the beginning.")
     try:
-        summary = train(recipe, folder, resume, _say, sys.stderr.isatty())
+        summary = train(recipe, folder, resume, say, sys.stderr.isatty())
     except Interrupted as stop:
         raise CommandError(stop, code=130) from stop
     except TrainingStopped as stop:
@@ -135,6 +138,12 @@ def _train_and_tell(arguments: argparse.Namespace, recipe: Recipe, name: str) ->
 
 
 def _tell(arguments: argparse.Namespace, folder: Path, summary: dict[str, Any]) -> None:
+    if arguments.json:
+        from torchcaps.training.evaluation import evaluate
+
+        tested = {"evaluation": evaluate(folder)} if arguments.evaluate else {}
+        print(json.dumps({"run": str(folder), **summary, **tested}, indent=2))
+        return
     watched = f", validation accuracy {summary['val_accuracy']:.2%}" if "val_accuracy" in summary else ""
     _say(f"Trained {summary['epochs']} epochs in {summary['training_seconds']:.0f} s{watched}.")
     if arguments.evaluate:

@@ -10,6 +10,7 @@ from typing import Any
 
 from torchcaps.data.options import DataOptions
 from torchcaps.data.sources import COMPOSED
+from torchcaps.progress import Progress
 
 Numbers = dict[str, float]
 
@@ -86,10 +87,6 @@ class Training:
     def command(self) -> str:
         """What a user would type for it."""
         return shlex.join(["torchcaps", "train", self.recipe, *self.keys])
-
-
-Progress = Callable[[str, int], "Ticks"]
-Ticks = Callable[[int], None]
 
 
 @dataclass(frozen=True)

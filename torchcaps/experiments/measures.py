@@ -19,7 +19,7 @@ Run = str | os.PathLike[str]
 
 def error_percent(model: nn.Module, source: ImageSource, context: Context) -> float:
     """Test error; of several objects per image all must be right."""
-    return float(measure(model, source, context.progress("testing", len(source)))["error_percent"])
+    return float(measure(model, source, context.progress)["error_percent"])
 
 
 def error_of_run(run: Run, context: Context, data: str) -> float:

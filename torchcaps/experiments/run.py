@@ -6,16 +6,15 @@ import csv
 import io
 import json
 import re
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import torch
-from tqdm import tqdm
 
-from torchcaps.experiments.base import Context, Experiment, Numbers, Setting, Ticks, Trial
+from torchcaps.experiments.base import Context, Experiment, Numbers, Setting, Trial
 from torchcaps.experiments.trained import digest, run_folder, trained, training_seconds
+from torchcaps.progress import bars, silent
 from torchcaps.training.runs import write_text
 from torchcaps.version import __version__
 
@@ -70,7 +69,7 @@ def reproduce(
             text = ", ".join(f"{column.heading} {numbers[column.key]:.{column.digits}f}" for column in known)
             say(f"{number}/{len(trials)} {trial.variant}, seed {trial.seed}: {text}")
         measured.append((trial, numbers))
-    together = _together(experiment, Context(setting, bars(bar)), folder, again)
+    together = _together(experiment, Context(setting, bars() if bar else silent), folder, again)
     return [_row(experiment, setting, t, {**n, **together.get(t.variant, {})}) for t, n in measured]
 
 
@@ -79,23 +78,7 @@ def _measured(trial: Trial, setting: Setting, folder: Path, bar: bool) -> Number
         part: trained(training, folder / "trained", setting.data_dir, bar) for part, training in trial.trainings.items()
     }
     seconds = {"training_seconds": sum(map(training_seconds, runs.values()))} if runs else {}
-    return {**trial.measure(runs, Context(setting, bars(bar))), **seconds}
-
-
-def bars(shown: bool) -> Callable[[str, int], Ticks]:
-    """Progress bars on stderr for measurements, if they are to be shown."""
-
-    def progress(text: str, total: int) -> Ticks:
-        line = tqdm(total=total, desc=text, leave=False, disable=not shown, file=sys.stderr)
-
-        def tick(count: int) -> None:
-            line.update(count)
-            if line.n >= total:
-                line.close()
-
-        return tick
-
-    return progress
+    return {**trial.measure(runs, Context(setting, bars() if bar else silent)), **seconds}
 
 
 def _name(text: str) -> str:

@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 
 import torch
 
-from torchcaps.experiments.base import Numbers, Ticks
+from torchcaps.experiments.base import Numbers
 from torchcaps.experiments.memory import can_measure, peak_of
 from torchcaps.losses import CapsuleLoss
 from torchcaps.models import create_model
 from torchcaps.models.cnn import parameter_count
+from torchcaps.progress import Ticks
 
 BATCH = 128
 ROUNDS, PROCESSES = 15, 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -20,16 +20,15 @@ from torchcaps.data.sources import evaluation_source
 from torchcaps.data.text.sets import TextSet
 from torchcaps.data.text.sources import Texts, is_text, load_texts
 from torchcaps.data.text.tokens import tokenize
+from torchcaps.progress import Progress, silent
 from torchcaps.training.metrics import PRESENT, multi_label_measures, probabilities, stacked
 from torchcaps.training.recipe import Recipe
 from torchcaps.training.runs import ModelSpec, RunError, TextSpec, load_model, read_run_recipe, write_text
 
 
-def measure(model: nn.Module, source: Source, tick: Callable[[int], None] | None = None) -> dict[str, Any]:
-    """Accuracy of a model; for several objects per image the strict one, all of them right, and the share found.
-
-    ``tick`` is told how many more are done, batch by batch.
-    """
+def measure(model: nn.Module, source: Source, progress: Progress = silent) -> dict[str, Any]:
+    """Accuracy of a model; for several objects per image the strict one, all of them right, and the share found."""
+    tick = progress("testing", len(source))
     right = found = 0.0
     per_class = torch.zeros(len(source.class_names), 2)
     with torch.inference_mode():
@@ -42,8 +41,7 @@ def measure(model: nn.Module, source: Source, tick: Callable[[int], None] | None
             found += float(hits.float().mean(dim=1).sum())
             per_class[:, 0].index_add_(0, labels.flatten(), hits.flatten().float())
             per_class[:, 1].index_add_(0, labels.flatten(), torch.ones(labels.numel()))
-            if tick:
-                tick(len(labels))
+            tick(len(labels))
     count = len(source)
     if not count:
         raise RunError(f"there are no test {source.kind}.")
@@ -72,6 +70,7 @@ def evaluate(
     overrides: DataOptions | None = None,
     split: str = "test",
     crops: Literal[1, 13] | None = None,
+    progress: Progress = silent,
 ) -> dict[str, Any]:
     """Measure a run on its test images or texts, which is kept in its folder, or on other data of the same kind.
 
@@ -80,6 +79,7 @@ def evaluate(
         overrides: other data than the run's own; it is prepared as the model's own is.
         split: of the data.
         crops: patches per image whose scores are averaged, 1 or 13; not given: as the run has it. Not of texts.
+        progress: shows how far it is.
     """
     folder = Path(run)
     recipe = read_run_recipe(folder)
@@ -89,9 +89,10 @@ def evaluate(
         if crops is not None:
             raise RunError("--crops is for images; this is a text model.")
         texts = evaluation_texts(options, recipe, split, spec)
-        measured = measure_labels(model, texts) if texts.multi_label else measure(model, texts)
+        measured = measure_labels(model, texts) if texts.multi_label else measure(model, texts, progress)
     else:
-        measured = measure(model, evaluation_images(options, split, crops, spec, overrides is not None))
+        images = evaluation_images(options, split, crops, spec, overrides is not None)
+        measured = measure(model, images, progress)
     result = {"data": options.name, "split": split, **measured}
     if overrides is None and crops is None:
         try:
@@ -151,23 +152,26 @@ class Prediction(NamedTuple):
     scores: tuple[float, ...]
 
 
-def predict(run: str | os.PathLike[str], files: Sequence[str | os.PathLike[str]]) -> list[Prediction]:
+def predict(
+    run: str | os.PathLike[str], files: Sequence[str | os.PathLike[str]], progress: Progress = silent
+) -> list[Prediction]:
     """Classify image files by a run folder or a weights file; each is brought to the training images' shape."""
     from torchcaps.data.pictures import read_image
 
     model, spec = load_model(run)
     if isinstance(spec, TextSpec):
         raise RunError("this model reads words, not images: give it texts.")
-    found = []
+    found, tick = [], progress("looking", len(files))
     for start in range(0, len(files), 256):  # of the same size by then, so many at a time
         some = files[start : start + 256]
         pictures = torch.stack([read_image(Path(file), spec.fitted_shape) for file in some])
         scores = class_scores(model, spec.preparation.patches(spec.preparation.resized(pictures)))
         found += [_prediction(str(file), row, spec) for file, row in zip(some, scores, strict=True)]
+        tick(len(some))
     return found
 
 
-def predict_texts(run: str | os.PathLike[str], texts: Sequence[str]) -> list[Prediction]:
+def predict_texts(run: str | os.PathLike[str], texts: Sequence[str], progress: Progress = silent) -> list[Prediction]:
     """Classify texts by a run folder or a weights file. Text without any known word is a result too, a poor one."""
     model, spec = load_model(run)
     if not isinstance(spec, TextSpec) or spec.vocabulary is None:
@@ -176,9 +180,11 @@ def predict_texts(run: str | os.PathLike[str], texts: Sequence[str]) -> list[Pre
     source = Texts(TextSet(tokens, torch.zeros(len(tokens), dtype=torch.int64), spec.class_names), spec.vocabulary,
                    spec.longest)  # fmt: skip
     found: dict[int, Prediction] = {}
+    tick = progress("reading", len(tokens))
     for part in source.evaluation_parts(torch.arange(len(tokens)), 500) if texts else []:
         scores = class_scores(model, source.batch(part).inputs, spec.multi_label)
         found |= {int(i): _prediction(texts[int(i)], row, spec) for i, row in zip(part, scores, strict=True)}
+        tick(len(part))
     return [found[index] for index in range(len(texts))]
 
 

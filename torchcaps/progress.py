@@ -1,0 +1,36 @@
+"""Progress of what takes longer than a few seconds: bars on stderr, because numbers go to stdout."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+Ticks = Callable[[int], None]
+"""Told how many more are done."""
+
+Progress = Callable[[str, int], Ticks]
+"""From what is done, in a word or two, and how many there are, to the one that is told of each."""
+
+
+def silent(_: str, __: int) -> Ticks:
+    """No bar."""
+    return lambda _: None
+
+
+def bars() -> Progress:
+    """A bar that vanishes when all is done; nothing where stderr is not read by a person."""
+    if not sys.stderr.isatty():
+        return silent
+    from tqdm import tqdm
+
+    def progress(text: str, total: int) -> Ticks:
+        line = tqdm(total=total, desc=text, leave=False, file=sys.stderr, delay=1)
+
+        def tick(count: int) -> None:
+            line.update(count)
+            if line.n >= total:
+                line.close()
+
+        return tick
+
+    return progress
