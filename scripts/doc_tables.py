@@ -1,8 +1,8 @@
-"""Writes the measured tables into the docs: python scripts/doc_tables.py.
+"""Writes the measured tables into the docs: python scripts/doc_tables.py, with --plots the pictures too.
 
 docs/performance.md from results/routing.csv and results/matrix_capsnet.csv, docs/models.md from results/viewpoints.csv,
-docs/text.md from results/text.csv, docs/training.md and a line of the README from results/training.csv. The tests
-compare them.
+docs/text.md from results/text.csv, docs/training.md and a line of the README from results/training.csv,
+docs/experiments.md from results/reproduce/. The tests compare them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,11 @@ from __future__ import annotations
 import csv
 import re
 import statistics
+import sys
 from pathlib import Path
+
+from torchcaps.experiments import get_experiment, list_experiments
+from torchcaps.experiments.tables import markdown
 
 ROOT = Path(__file__).parent.parent
 
@@ -133,8 +137,22 @@ def text_time() -> str:
     return f"{what} takes {seconds:.1f} s on two cores."
 
 
+def experiments(plots: bool) -> None:
+    """The tables of `torchcaps reproduce`, and their pictures."""
+    for name in list_experiments():
+        found = rows(f"reproduce/{name}.csv")
+        put("docs/experiments.md", name, markdown(get_experiment(name), found).strip())
+        if plots and name != "clustering":  # which is shown as a film
+            from torchcaps.experiments.plots import plot
+
+            folder = ROOT / "docs" / "images" / "reproduce"
+            folder.mkdir(exist_ok=True)
+            plot(get_experiment(name), found, folder / f"{name}.png")
+
+
 def main() -> None:
     """Write all of them."""
+    experiments("--plots" in sys.argv)
     put("docs/text.md", "text-time", text_time())
     put("docs/text.md", "text", text_comparison())
     put("docs/text.md", "text-reuters", text_reuters())

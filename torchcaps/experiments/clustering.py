@@ -10,6 +10,7 @@ from pathlib import Path
 from torchcaps.experiments.base import Budget, Column, Context, Experiment, Measure, Numbers, Setting, Trial, for_each
 from torchcaps.experiments.clusters import Clustered, cluster_all, make_lengths, make_points, write_animation
 from torchcaps.training.runs import write_atomically, write_text
+from torchcaps.version import __version__
 
 CLUSTERS, ITERATIONS = 3, 20
 NAMES = ("soft k-means", "Gaussian mixture", "dynamic routing", "optimised routing")
@@ -44,9 +45,10 @@ def _extras(context: Context, folder: Path) -> list[Path]:
     results = _clustered(seed)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["seed", "iteration", *(result.name for result in results)])
+    writer.writerow(["seed", "iteration", *(result.name for result in results), "version", "command"])
+    command = f"torchcaps reproduce clustering --seeds {seed}"
     for at, values in enumerate(zip(*(result.objective.tolist() for result in results), strict=True)):
-        writer.writerow([seed, at, *(f"{value:.4f}" for value in values)])
+        writer.writerow([seed, at, *(f"{value:.4f}" for value in values), __version__, command])
     table, film = folder / "clustering-objectives.csv", folder / "clustering.gif"
     write_text(table, text.getvalue())
     tick = context.progress("drawing", ITERATIONS + 1)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from torchcaps.experiments.base import Column, Experiment
 from torchcaps.experiments.run import Row
@@ -47,5 +48,7 @@ def plot(experiment: Experiment, rows: Sequence[Row], path: Path) -> None:
     panels[0].set_yticks(range(len(names)), names)
     panels[0].set_ylim(len(names) - 0.5, -0.5)
     if any(has_published(column, rows) for column in columns):
-        figure.text(0.995, 0.005, "● measured here   ◇ published", ha="right", va="bottom", fontsize=8)
+        here = Line2D([], [], marker="o", linestyle="", color=MEASURED, label="measured here")
+        published = Line2D([], [], marker="D", linestyle="", color=PUBLISHED, fillstyle="none", label="published")
+        figure.legend(handles=[here, published], loc="outside lower right", ncols=2, frameon=False, fontsize=8)
     write_atomically(path, lambda temporary: figure.savefig(temporary, format="png", dpi=110))

@@ -71,6 +71,7 @@ EXPERIMENT = Experiment(
         Column("affine_accuracy_percent", "affine accuracy, %"),
         Column("step_milliseconds", "ms/step", digits=1, once=True),
         Column("step_megabytes", "peak MB", digits=0, once=True),
+        Column("threads", "threads", digits=0, once=True, drawn=False),
         Column("parameters", "parameters", digits=0, once=True, drawn=False),
     ),
     budgets={"quick": QUICK, "full": FULL},
