@@ -11,7 +11,7 @@ train: setup
 	@$(BIN)/torchcaps train --evaluate
 
 test: lint types
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 # The kernel under AddressSanitizer and UndefinedBehaviorSanitizer, on odd sizes; needs g++.
 sanitize:

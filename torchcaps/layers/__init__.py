@@ -1,7 +1,8 @@
 """Capsule layers: each takes and gives :class:`torchcaps.Capsules`, so any can follow any other."""
 
+from torchcaps.layers.classes import ClassCapsules
+from torchcaps.layers.convolutional import CapsuleConv1d, CapsuleConv2d
 from torchcaps.layers.decoder import ReconstructionDecoder
-from torchcaps.layers.grid import CapsuleConv1d, CapsuleConv2d, ClassCapsules
 from torchcaps.layers.linear import CapsuleLinear
 from torchcaps.layers.matrix import MatrixPrimaryCapsules2d
 from torchcaps.layers.primary import PrimaryCapsules1d, PrimaryCapsules2d

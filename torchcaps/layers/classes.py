@@ -1,0 +1,79 @@
+"""Class capsules: parents that see the whole grid."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from torchcaps.capsules import Capsules
+from torchcaps.layers.grid import GridCapsules, PoseShape
+from torchcaps.ops.windows import Windows
+from torchcaps.routing.base import RoutingLike
+
+
+class ClassCapsules(GridCapsules):
+    r"""One parent per class that sees every capsule of a grid of any size, with the same weights at all positions.
+
+    So that position is not lost, the (row, column) of a child, scaled to 0 … 1, is added to two numbers of its votes:
+    the first two of the last column of a matrix, the last two of a vector (coordinate addition, Hinton et al. 2018).
+
+    Args:
+        in_types: T, types of children at every position.
+        classes: number of parents.
+        in_pose: (rows, columns) of a matrix pose, or the size of a vector pose.
+        out_pose: of the parents. Not given: like ``in_pose``.
+        routing: a name, ``{"name": …, **options}`` or a :class:`~torchcaps.routing.Routing`. For EM the authors use a
+            quarter of λ in this layer: ``{"name": "em", "inverse_temperature": "authors-class"}``, the default.
+        coordinates: add them.
+        normalize: use W / ‖W‖_F. None: if the routing asks for it.
+
+    Shapes:
+        pose ``[B, *positions, T, *in_pose]`` → pose ``[B, classes, *out_pose]``, activation ``[B, classes]``.
+        weight ``[1, T, classes, d, C]``.
+    """
+
+    def __init__(
+        self,
+        in_types: int,
+        classes: int,
+        *,
+        in_pose: PoseShape = (4, 4),
+        out_pose: PoseShape | None = None,
+        routing: RoutingLike = "em",
+        coordinates: bool = True,
+        normalize: bool | None = None,
+    ) -> None:
+        if routing == "em":
+            routing = {"name": "em", "inverse_temperature": "authors-class"}
+        super().__init__(in_types, classes, in_pose, out_pose, routing, None, normalize, 1, None)
+        self.coordinates = coordinates
+        size = self.out_pose if isinstance(self.out_pose, int) else min(self.out_pose[0], 2)
+        if coordinates and size < 2:
+            raise ValueError(
+                f"coordinates need two numbers of the pose, {self.out_pose} has one: use coordinates=False."
+            )
+
+    def windows(self, size: tuple[int, ...]) -> Windows:
+        """One window over everything."""
+        return Windows.whole(size)
+
+    def shift(self, size: tuple[int, ...], like: Tensor) -> Tensor | None:
+        """The coordinates of every position, at their place in a vote: ``[Q, R, C]``."""
+        if not self.coordinates:
+            return None
+        centres = [(torch.arange(n, dtype=like.dtype, device=like.device) + 0.5) / n for n in (1, *size)[-2:]]
+        grid = torch.stack(torch.meshgrid(*centres, indexing="ij"), dim=-1).flatten(0, 1)  # [Q, 2]: row, column
+        shift = like.new_zeros(len(grid), self.rows, self.weight.shape[-1])
+        if isinstance(self.out_pose, int):
+            shift[:, 0, -2:] = grid
+        else:
+            shift[:, :2, -1] = grid
+        return shift
+
+    def forward(self, capsules: Capsules) -> Capsules:
+        """The classes as a plain set; children that are padding take no part, none of the classes is."""
+        output = self.route(capsules, coupling=False)
+        pose = output.pose[:, 0]
+        if isinstance(self.out_pose, tuple):
+            pose = torch.unflatten(pose, -1, self.out_pose)
+        return Capsules(pose, output.activation[:, 0])
