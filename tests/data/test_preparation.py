@@ -214,7 +214,10 @@ def test_without_the_options_nothing_changes():
         ({"resize": -1}, "--data.resize is a number of pixels"),
         ({"brightness": -0.1}, "--data.brightness"),
         ({"contrast": 1.5}, "--data.contrast"),
-        *(({"name": "multi-mnist", **one}, "own canvas") for one in ({"crop": 20, "shift": 0}, {"contrast": 0.1})),
+        *(
+            ({"name": "multi-mnist", **one}, "own canvas")
+            for one in ({"crop": 20, "shift": 0}, {"contrast": 0.1}, {"mirror": True})
+        ),
         ({"name": "affine-mnist", "standardize": True}, "own canvas"),
     ],
 )

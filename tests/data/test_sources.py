@@ -26,6 +26,7 @@ def some_images(count=60, side=9, classes=3, channels=1):
 SOURCES = {
     "images": lambda: Images(some_images()),
     "shifted": lambda: Images(some_images(), shift=2),
+    "mirrored": lambda: Images(some_images(), shift=1, mirror=True),
     "multi": lambda: MultiDigits(some_images(), shift=2, canvas=14),
     "canvas": lambda: ShiftedDigits(some_images(), canvas=14),
     "affine": lambda: AffineDigits(some_images(), canvas=14),
@@ -59,6 +60,22 @@ def test_placed_is_a_shift_with_black_border():
     canvas = placed(image, torch.tensor([[0, 0]]), (5, 7))
     assert torch.equal(canvas[0, 0, 1:4, 2:5], image[0, 0])
     assert int(canvas.sum()) == int(image.sum())
+
+
+def test_half_of_the_images_are_mirrored_whatever_their_shift():
+    data = some_images()
+    indices = torch.arange(len(data))
+    seen = Images(data, mirror=True).batch(indices, 3).inputs
+    plain = Images(data).batch(indices, 3).inputs
+    turned = (seen == plain.flip(-1)).flatten(1).all(dim=1)
+    straight = (seen == plain).flatten(1).all(dim=1)
+    assert bool((turned | straight).all())
+    many = torch.arange(4000)
+    shifts = random_integers(3, many, 2, 5)
+    turns = random_integers(3, many, 6, 2)[:, 5]
+    assert 0.47 < turns.double().mean() < 0.53
+    for shift in range(5):  # a mirror image is as likely at every shift
+        assert 0.4 < turns[shifts[:, 1] == shift].double().mean() < 0.6
 
 
 def test_shifts_reach_every_offset_evenly():

@@ -11,6 +11,19 @@ def count(name, *arguments, **options):
         return parameter_count(create_model(name, *arguments, **options))
 
 
+def test_a_deep_stem_is_given_as_numbers_and_wrong_ones_are_named():
+    model = create_model(
+        "capsnet-deep", (1, 36, 36), stem=[[48, 5, 2], [96, 3, 2], [128, 3]], primary=[128, 3], objects=2
+    )
+    assert model.primary_capsules(torch.zeros(1, 1, 36, 36)).pose.shape == (1, 3, 3, 16, 8)
+    assert sum(isinstance(layer, torch.nn.BatchNorm2d) for layer in model.stem) == 3
+    for wrong in ([[48]], [[48, 5, 0]], [[48, 5, 2, 1, 1]], [[48, 5.0]]):
+        with pytest.raises(ValueError, match="stem takes convolutions as"):
+            create_model("capsnet-deep", stem=wrong)
+    with pytest.raises(ValueError, match="primary takes"):
+        create_model("capsnet-deep", primary=[64, -1])
+
+
 def test_the_papers_network_has_exactly_its_parameters():
     assert count("capsnet") == 8_215_568
     assert count("capsnet", decoder=False) == 6_804_224
@@ -23,6 +36,7 @@ def test_the_papers_baseline_has_its_parameters():
 
 def test_the_small_models_have_the_parameters_that_the_docs_say():
     assert count("capsnet-small") == 300_944
+    assert count("capsnet-deep") == 641_584
     assert count("cnn-small") == 300_941
     stereo, single = (2, 32, 32), (1, 32, 32)
     assert count("matrix-capsnet-small", single, 5) == 241_706

@@ -124,7 +124,9 @@ def routing_by_layer(model: nn.Module, images: Tensor, batch: int = 64) -> list[
             for name, layer in layers:
                 count = batch if isinstance(layer, CapsuleLinear) else _AT_ONCE
                 parts = zip(torch.split(capsules.pose, count), torch.split(capsules.activation, count), strict=True)
-                found[name] += [_measured(layer, Capsules(pose, activation)) for pose, activation in parts]
+                for pose, activation in parts:
+                    some_capsules = Capsules(pose, activation)
+                    found[name].append(_measured(layer, some_capsules, _trace(layer, some_capsules)))
                 capsules = layer(capsules)
     objects = model.objects if isinstance(model, CapsNet) else 1
     last = layers[-1][0]
@@ -138,6 +140,8 @@ class Flow(NamedTuple):
         coupling: ``[r, H, W, T, J]``.
         child_activation: ``[H, W, T]``.
         parent_activation: ``[r, J]``.
+        entropy: ``[r]``, :func:`coupling_entropy`.
+        agreement: ``[r]``, as in :class:`LayerRouting`.
         places: ``[H, W, 2]``: row and column of the pixel in the middle of what each child sees; half numbers lie
             between two pixels. With padding it may lie outside the image.
     """
@@ -145,6 +149,8 @@ class Flow(NamedTuple):
     coupling: Tensor
     child_activation: Tensor
     parent_activation: Tensor
+    entropy: Tensor
+    agreement: Tensor
     places: Tensor
 
 
@@ -158,12 +164,15 @@ def routing_flow(model: nn.Module, image: Tensor) -> Flow:
         if isinstance(model, MatrixCapsNet):
             children = model.conv_capsules(children)
         trace = _trace(model.class_capsules, children)
+        measured = _measured(model.class_capsules, children, trace)
     grid = children.activation.shape[1:]  # H, W, T
     steps, classes = trace.activation.shape[0], model.classes
     return Flow(
         trace.coupling.reshape(steps, *grid, classes),
         children.activation[0],
         trace.activation.reshape(steps, classes),
+        measured.entropy[:, 0],
+        measured.agreement[:, 0],
         receptive_centres(model, (grid[0], grid[1])),
     )
 
@@ -225,8 +234,8 @@ def _trace(layer: CapsuleLayer, capsules: Capsules) -> RoutingTrace:
     return trace
 
 
-def _measured(layer: CapsuleLayer, capsules: Capsules) -> _Measured:
-    trace, votes = _trace(layer, capsules), layer.votes(capsules)
+def _measured(layer: CapsuleLayer, capsules: Capsules, trace: RoutingTrace) -> _Measured:
+    votes = layer.votes(capsules)
     coupling, poses, parents = trace.coupling, trace.pose, trace.activation
     if isinstance(layer, CapsuleLinear):  # one window over everything, with one type at every place
         votes, coupling = votes[:, None, :, None], coupling[:, :, None, :, None]  # [b, P, W, T, J, D], [r, …, J]

@@ -114,19 +114,23 @@ class Images(OfImages):
 
     Args:
         data: the images.
-        shift: most pixels; 0 gives the images as they are (for validation and test).
+        shift: most pixels; 0 gives the images where they are (for validation and test).
+        mirror: half of the images are seen in a mirror, left and right exchanged.
     """
 
-    def __init__(self, data: ImageSet, shift: int = 0) -> None:
-        self.data, self.shift = data, shift
+    def __init__(self, data: ImageSet, shift: int = 0, mirror: bool = False) -> None:
+        self.data, self.shift, self.mirror = data, shift, mirror
         self.class_names, self.image_shape = data.class_names, data.image_shape
 
     def __len__(self) -> int:
         return len(self.data)
 
-    def shifted(self, indices: Tensor, seed: int) -> Tensor:
-        """The images of these indices, uint8 ``[B, C, H, W]``."""
+    def moved(self, indices: Tensor, seed: int) -> Tensor:
+        """The images of these indices, mirrored and shifted, uint8 ``[B, C, H, W]``."""
         images = self.data.images[indices]
+        if self.mirror:
+            turned = random_integers(seed, indices, 6, 2)[:, 5, None, None, None] == 1  # a number of its own
+            images = torch.where(turned, images.flip(-1), images)
         if not self.shift:
             return images
         offsets = random_integers(seed, indices, 2, 2 * self.shift + 1) - self.shift
@@ -134,7 +138,7 @@ class Images(OfImages):
 
     def batch(self, indices: Tensor, seed: int) -> Batch:
         """See :class:`Source`."""
-        pixels = self.shifted(indices, seed).float() / 255
+        pixels = self.moved(indices, seed).float() / 255
         return Batch(pixels, self.data.labels[indices], pixels)
 
 

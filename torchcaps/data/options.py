@@ -20,7 +20,9 @@ class DataOptions:
         download: fetch the data set if it is not there.
         base: the digits that multi-mnist and affine-mnist are made from.
         shift: training images are shifted by up to so many pixels (multi-mnist and affine-mnist have their own).
-        resize: shorter side that the images are brought to; not multi-mnist and affine-mnist, as the next five.
+        mirror: in training half of the images have left and right exchanged; not multi-mnist and affine-mnist, as the
+            next six.
+        resize: shorter side that the images are brought to.
         standardize: every image gets mean 0 and variance 1.
         crop: side of a square patch: from a random place in training (give shift 0), from the centre otherwise.
         crops: at test the mean of the scores of 1 patch (the centre) or of 13 (a 3×3 grid and its four centres).
@@ -38,6 +40,7 @@ class DataOptions:
     download: bool = False
     base: str = "mnist-mini"
     shift: int = 2
+    mirror: bool = False
     resize: Optional[int] = None
     standardize: bool = False
     crop: Optional[int] = None

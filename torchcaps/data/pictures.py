@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,12 +79,19 @@ def fit_image(image: Pillow.Image, shape: tuple[int, int, int]) -> Tensor:
     return pixels.reshape(height, width, channels).permute(2, 0, 1).contiguous()
 
 
+def upright(image: Pillow.Image) -> Pillow.Image:
+    """The image turned as its EXIF data says."""
+    from PIL import ImageOps
+
+    return ImageOps.exif_transpose(image)
+
+
 def _opaque(image: Pillow.Image) -> Pillow.Image:
     """The image upright, with 8 bits per channel, transparency laid over black."""
     import numpy as np
-    from PIL import Image, ImageOps
+    from PIL import Image
 
-    image = ImageOps.exif_transpose(image)
+    image = upright(image)
     if image.mode.startswith("I"):  # 16 bits; Pillow's own conversion would cut everything above 255
         levels = np.asarray(image.convert("I")).clip(0, 65535)
         eight = ((levels + 128) // 257).astype(np.uint8)
@@ -105,15 +113,23 @@ def require_pillow() -> None:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Pillow.Image]:
-    """The open image; whatever goes wrong, also inside the ``with``, becomes an :class:`UnreadableError`."""
+def opened(
+    source: Path | BytesIO, formats: tuple[str, ...] = FORMATS, most_pixels: int | None = None
+) -> Iterator[Pillow.Image]:
+    """The open image; whatever goes wrong, also inside the ``with``, becomes an :class:`UnreadableError`.
+
+    Args:
+        source: a file, or its content.
+        formats: that are read; others are not even looked at.
+        most_pixels: more are refused before they are decoded; not given: as Pillow has it.
+    """
     from PIL import Image, UnidentifiedImageError
 
     try:
-        if path.stat().st_size == 0:
+        if (source.getbuffer().nbytes if isinstance(source, BytesIO) else source.stat().st_size) == 0:
             raise UnreadableError("the file is empty")
-        with Image.open(path, formats=FORMATS) as image:
-            limit = Image.MAX_IMAGE_PIXELS
+        with Image.open(source, formats=formats) as image:
+            limit = most_pixels or Image.MAX_IMAGE_PIXELS
             if limit and image.width * image.height > limit:  # up to twice the limit Pillow itself only warns
                 raise Image.DecompressionBombError
             yield image

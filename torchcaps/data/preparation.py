@@ -136,16 +136,17 @@ class PreparedImages(Images):
         data: the images as they are in the data set; they are resized once.
         preparation: what is done to each.
         shift: as in :class:`~torchcaps.data.images.Images`, before anything else but the resizing.
+        mirror: as there.
     """
 
-    def __init__(self, data: ImageSet, preparation: Preparation, shift: int = 0) -> None:
-        super().__init__(replace(data, images=preparation.resized(data.images)), shift)
+    def __init__(self, data: ImageSet, preparation: Preparation, shift: int = 0, mirror: bool = False) -> None:
+        super().__init__(replace(data, images=preparation.resized(data.images)), shift, mirror)
         self.preparation, self.picture_shape = preparation, data.image_shape
         self.image_shape = preparation.image_shape(data.image_shape)
 
     def batch(self, indices: Tensor, seed: int) -> Batch:
         """See :class:`~torchcaps.data.images.Source`."""
-        images = self.shifted(indices, seed)
+        images = self.moved(indices, seed)
         patches = self.preparation.patches(images)
         shown = patches if self.preparation.crops > 1 else patches[:, 0]
         return Batch(shown, self.data.labels[indices], self.preparation.centre(images).float() / 255)
@@ -160,19 +161,26 @@ class AugmentedImages(PreparedImages):
         data: as in :class:`PreparedImages`.
         preparation: as in :class:`PreparedImages`; one patch per image.
         shift: as in :class:`PreparedImages`; 0 with a crop.
+        mirror: as in :class:`PreparedImages`.
         brightness: a number up to so much, either way, is added to a patch: 1 is white, or one standard deviation.
         contrast: a patch's differences from its mean are multiplied by 1 ± up to so much.
     """
 
     def __init__(
-        self, data: ImageSet, preparation: Preparation, shift: int = 0, brightness: float = 0, contrast: float = 0
+        self,
+        data: ImageSet,
+        preparation: Preparation,
+        shift: int = 0,
+        mirror: bool = False,
+        brightness: float = 0,
+        contrast: float = 0,
     ) -> None:
-        super().__init__(data, preparation, shift)
+        super().__init__(data, preparation, shift, mirror)
         self.brightness, self.contrast = brightness, contrast
 
     def batch(self, indices: Tensor, seed: int) -> Batch:
         """See :class:`~torchcaps.data.images.Source`."""
-        images = self.shifted(indices, seed)
+        images = self.moved(indices, seed)
         values, pixels = (self._cut(part, indices, seed) for part in (self.preparation.values(images), images))
         return Batch(self._lit(values, indices, seed), self.data.labels[indices], pixels.float() / 255)
 

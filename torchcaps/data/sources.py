@@ -113,10 +113,11 @@ def _own_images(
 def preparation_of(options: DataOptions) -> Preparation:
     """What the options do to an image before a model sees it, in training and after."""
     preparation = Preparation(options.resize, options.standardize, options.crop, options.crops)
-    if options.name in COMPOSED and (preparation != Preparation() or options.brightness or options.contrast):
+    augmented = options.mirror or options.brightness or options.contrast
+    if options.name in COMPOSED and (preparation != Preparation() or augmented):
         raise DataError(
-            f"{options.name} makes its own canvas: --data.resize, standardize, crop, crops, brightness and contrast "
-            "are for other data. Leave them out."
+            f"{options.name} makes its own canvas: --data.mirror, resize, standardize, crop, crops, brightness and "
+            "contrast are for other data. Leave them out."
         )
     return preparation
 
@@ -149,8 +150,10 @@ def training_sources(
     if options.name == "affine-mnist":
         return ShiftedDigits(data[train]), ShiftedDigits(held_out) if len(held_out) else None
     if preparation == Preparation() and not options.brightness and not options.contrast:
-        return Images(data[train], options.shift), Images(held_out) if len(held_out) else None
-    source = AugmentedImages(data[train], preparation, options.shift, options.brightness, options.contrast)
+        return Images(data[train], options.shift, options.mirror), Images(held_out) if len(held_out) else None
+    source = AugmentedImages(
+        data[train], preparation, options.shift, options.mirror, options.brightness, options.contrast
+    )
     central = replace(preparation, crops=1)  # training is watched by one patch of each image
     return source, PreparedImages(held_out, central) if len(held_out) else None
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torchcaps.capsules import Capsules
 from torchcaps.checks import require_count, require_finite, require_float
 from torchcaps.layers import CapsuleLinear, PrimaryCapsules2d, ReconstructionDecoder
-from torchcaps.models.convolution import Conv, ConvTrunk
+from torchcaps.models.convolution import Conv, ConvTrunk, convolution
 from torchcaps.models.output import ModelOutput
 from torchcaps.models.registry import register_model
 from torchcaps.routing import RoutingLike
@@ -30,6 +30,7 @@ class CapsNet(nn.Module):
         squash: of the primary capsules.
         decoder: widths of the decoder's hidden layers; None for no decoder.
         objects: how many objects an image shows, decoded one by one when no target is given.
+        normalised: batch normalisation in the stem.
 
     Shapes:
         images ``[B, *image_shape]``, target as in :meth:`ReconstructionDecoder.forward` → :class:`ModelOutput`.
@@ -49,6 +50,7 @@ class CapsNet(nn.Module):
         squash: str = "sabour",
         decoder: Sequence[int] | None = None,
         objects: int = 1,
+        normalised: bool = False,
     ) -> None:
         super().__init__()
         require_count("objects", objects)
@@ -61,7 +63,7 @@ class CapsNet(nn.Module):
                 f"primary_dim; got {len(stem)} convolutions, {primary.channels} channels, {primary_dim}-D capsules."
             )
         types = primary.channels // primary_dim
-        self.stem = ConvTrunk(image_shape, stem, ahead=[primary])
+        self.stem = ConvTrunk(image_shape, stem, [primary], normalised)
         height, width = self.stem.final_size
         self.primary = PrimaryCapsules2d(
             stem[-1].channels, types, primary_dim, primary.kernel, primary.stride, primary.padding, squash
@@ -165,4 +167,45 @@ def capsnet_small(
         squash=squash,
         decoder=decoder_widths(decoder, (64, 128)),
         objects=objects,
+    )
+
+
+DEEP_STEM = (Conv(32, 5, 2, 2), Conv(64, 3, 1, 1), Conv(96, 3, 2, 1))
+DEEP_PRIMARY = Conv(8 * 8, 3)
+
+
+@register_model("capsnet-deep")
+def capsnet_deep(
+    image_shape: tuple[int, int, int],
+    classes: int,
+    *,
+    stem: Sequence[Sequence[int]] = DEEP_STEM,
+    primary: Sequence[int] = DEEP_PRIMARY,
+    primary_dim: int = 8,
+    class_dim: int = 16,
+    routing: RoutingLike = "dynamic",
+    shared: bool = False,
+    squash: str = "sabour",
+    decoder: bool | Sequence[int] = True,
+    objects: int = 1,
+) -> CapsNet:
+    """A capsule network on a stem of one's choice with batch normalisation, which learns in fewer epochs.
+
+    By default conv 5×5 stride 2, 32 → conv 3×3, 64 → conv 3×3 stride 2, 96 → primary capsules 3×3, 8 types × 8-D →
+    class capsules 16-D; decoder 128, 256. ``stem`` and ``primary`` are given as [channels, kernel, stride, padding],
+    of which the last two may be left out. Images too small for them are centred on a black canvas.
+    """
+    return CapsNet(
+        image_shape,
+        classes,
+        stem=[convolution("stem", sizes) for sizes in stem],
+        primary=convolution("primary", primary),
+        primary_dim=primary_dim,
+        class_dim=class_dim,
+        routing=routing,
+        shared=shared,
+        squash=squash,
+        decoder=decoder_widths(decoder, (128, 256)),
+        objects=objects,
+        normalised=True,
     )

@@ -25,8 +25,20 @@ class Conv(NamedTuple):
         return (size - 1) * self.stride + self.kernel - 2 * self.padding
 
 
+def convolution(name: str, sizes: Sequence[int]) -> Conv:
+    """A convolution of the numbers that a user has given; refuses what is none, by the option's name."""
+    least = (1, 1, 1, 0)
+    whole = all(isinstance(size, int) and not isinstance(size, bool) for size in sizes)
+    if not whole or not 2 <= len(sizes) <= len(least) or any(map(int.__lt__, sizes, least)):
+        raise ValueError(
+            f"{name} takes convolutions as [channels, kernel], and if wanted stride and padding behind, in whole "
+            f"numbers; got {sizes!r}."
+        )
+    return Conv(*sizes)
+
+
 class ConvTrunk(nn.Sequential):
-    """Convolutions, each followed by ReLU, for images of any size.
+    """Convolutions, each followed by ReLU, with or without batch normalisation between, for images of any size.
 
     Images that are too small for the kernels are centred on a black canvas of the least size that fits.
 
@@ -34,6 +46,7 @@ class ConvTrunk(nn.Sequential):
         image_shape: channels, height, width.
         convs: the convolutions.
         ahead: further convolutions that the result must be large enough for.
+        normalised: each channel has mean 0 and variance 1 over the batch before the ReLU (Ioffe and Szegedy 2015).
 
     Attributes:
         channels: after ``convs``.
@@ -41,7 +54,13 @@ class ConvTrunk(nn.Sequential):
         final_size: height and width after ``convs`` and ``ahead``.
     """
 
-    def __init__(self, image_shape: tuple[int, int, int], convs: Sequence[Conv], ahead: Sequence[Conv] = ()) -> None:
+    def __init__(
+        self,
+        image_shape: tuple[int, int, int],
+        convs: Sequence[Conv],
+        ahead: Sequence[Conv] = (),
+        normalised: bool = False,
+    ) -> None:
         channels, height, width = image_shape
         least = 1
         for conv in reversed((*convs, *ahead)):
@@ -51,8 +70,9 @@ class ConvTrunk(nn.Sequential):
         if any(map(sum, margins)):
             layers.append(nn.ZeroPad2d((*margins[0], *margins[1])))
         for conv in convs:
-            layers += [nn.Conv2d(channels, conv.channels, conv.kernel, conv.stride, conv.padding), nn.ReLU()]
+            layers.append(nn.Conv2d(channels, conv.channels, conv.kernel, conv.stride, conv.padding))
             channels = conv.channels
+            layers += [nn.BatchNorm2d(channels), nn.ReLU()] if normalised else [nn.ReLU()]
         super().__init__(*layers)
         self.channels = channels
         canvas = (max(height, least), max(width, least))
