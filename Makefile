@@ -4,14 +4,25 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: sanitize bench train test lint types format setup clean
+.PHONY: sanitize bench train test browser lint types format setup clean
 
 # A small capsule network on 5,000 digits that come with the package: about two minutes on two cores.
 train: setup
 	@$(BIN)/torchcaps train --evaluate
 
-test: lint types
+test: lint types browser
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+	@$(HAS_BROWSER) || $(NO_BROWSER)
+
+# The explorer's page is tested in a real Chromium. Where it can be installed it is; else the tests of the page are skipped.
+HAS_BROWSER = $(BIN)/python -c 'import sys; from benchmarks.browser import chromium; sys.exit(chromium() is None)'
+NO_BROWSER = printf '\n*** Chromium is not installed: the page of the explorer was NOT tested. ***\n    On Debian: apt-get install chromium\n\n'
+browser: setup
+	@$(HAS_BROWSER) || { \
+	  echo "Installing Chromium for the tests of the explorer's page"; \
+	  test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get -qq update && \
+	  DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends chromium >/dev/null 2>&1; \
+	} || $(NO_BROWSER)
 
 # The kernel under AddressSanitizer and UndefinedBehaviorSanitizer, on odd sizes; needs g++.
 sanitize:

@@ -1,7 +1,8 @@
 """Writes the measured tables into the docs: python scripts/doc_tables.py, with --plots the pictures too.
 
 docs/performance.md from results/routing.csv and results/matrix_capsnet.csv, docs/models.md from results/viewpoints.csv,
-docs/text.md from results/text.csv, docs/training.md and a line of the README from results/training.csv,
+docs/text.md from results/text.csv, docs/explorer.md from results/pretrained.csv and results/explorer.csv,
+docs/training.md and a line of the README from results/training.csv,
 docs/experiments.md from results/reproduce/. The tests compare them.
 """
 
@@ -137,6 +138,27 @@ def text_time() -> str:
     return f"{what} takes {seconds:.1f} s on two cores."
 
 
+def pretrained() -> str:
+    """The shipped models."""
+    lines = [
+        "| | model | parameters | MB | error on the official test images, % | epochs | minutes of one core |",
+        "| --- |" + " --- |" * 6,
+    ]
+    for row in rows("pretrained.csv"):
+        model = f"`{row['name']}` | `{row['model']}` | {int(row['parameters']):,} | {int(row['bytes']) / 1e6:.2f}"
+        minutes = f"{float(row['training_minutes']):.0f}"
+        lines.append(f"| {model} | {row['test_error_percent']} | {row['epochs']} | {minutes} |")
+    return "\n".join([*lines, "", "For two digits an answer counts only if both are right."])
+
+
+def pretrained_line() -> str:
+    """The shipped models in a sentence."""
+    names = {"mnist": "digits", "fashion-mnist": "clothes", "multi-mnist": "two digits over each other (both right)"}
+    errors = {row["name"]: row["test_error_percent"] for row in rows("pretrained.csv")}
+    found = ", ".join(f"{errors[name]} % on {what}" for name, what in names.items())
+    return f"The networks that come with it have a test error of {found}."
+
+
 def experiments(plots: bool) -> None:
     """The tables of `torchcaps reproduce`, and their pictures."""
     for name in list_experiments():
@@ -153,6 +175,9 @@ def experiments(plots: bool) -> None:
 def main() -> None:
     """Write all of them."""
     experiments("--plots" in sys.argv)
+    put("README.md", "pretrained", pretrained_line())
+    put("docs/explorer.md", "pretrained", pretrained())
+    put("docs/explorer.md", "explorer", bars("explorer.csv"))
     put("docs/text.md", "text-time", text_time())
     put("docs/text.md", "text", text_comparison())
     put("docs/text.md", "text-reuters", text_reuters())

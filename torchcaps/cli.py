@@ -10,6 +10,9 @@ from collections.abc import Callable, Sequence
 from torchcaps.commands import COMMANDS, CommandError
 from torchcaps.version import __version__
 
+EXTRAS = {"matplotlib": "explain", "fastapi": "explore", "uvicorn": "explore", "pydantic": "explore"}
+"""Of the package, by what is missing; all else belongs to ``train``."""
+
 
 def make_parser() -> tuple[argparse.ArgumentParser, dict[str, list[str]]]:
     """The parser of all commands, and the options that each command has."""
@@ -93,7 +96,7 @@ def guarded(run: Callable[[], int], debug: bool) -> int:
         missing = (error.name or "").split(".")[0]
         if missing == "torchcaps":
             raise
-        extra = "explain" if missing == "matplotlib" else "train"
+        extra = EXTRAS.get(missing, "train")
         print(
             f"torchcaps: this command needs {error.name!r}, which is not installed: pip install 'torchcaps[{extra}]'",
             file=sys.stderr,

@@ -14,6 +14,7 @@ from torchcaps.analysis.couplings import (
     flip_rates,
     polarisation,
     receptive_centres,
+    receptive_size,
     routing_by_layer,
     routing_flow,
 )
@@ -250,6 +251,7 @@ def test_places_are_the_middle_of_what_a_child_sees(make, size):
     for layer in reversed([*convs, *layers]):
         kernel, stride = layer.kernel_size[0], layer.stride[0]
         field = (field - 1) * stride + kernel
+    assert receptive_size(model) == (field, field)
     for (row, column), pixels in zip(places.tolist(), seen, strict=True):
         for centre, along in ((row, pixels.any(dim=1)), (column, pixels.any(dim=0))):
             first, last = int(along.nonzero().min()), int(along.nonzero().max())

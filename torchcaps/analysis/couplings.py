@@ -144,6 +144,7 @@ class Flow(NamedTuple):
         agreement: ``[r]``, as in :class:`LayerRouting`.
         places: ``[H, W, 2]``: row and column of the pixel in the middle of what each child sees; half numbers lie
             between two pixels. With padding it may lie outside the image.
+        patch: height and width of what each child sees.
     """
 
     coupling: Tensor
@@ -152,6 +153,7 @@ class Flow(NamedTuple):
     entropy: Tensor
     agreement: Tensor
     places: Tensor
+    patch: tuple[int, int]
 
 
 def routing_flow(model: nn.Module, image: Tensor) -> Flow:
@@ -174,6 +176,7 @@ def routing_flow(model: nn.Module, image: Tensor) -> Flow:
         measured.entropy[:, 0],
         measured.agreement[:, 0],
         receptive_centres(model, (grid[0], grid[1])),
+        receptive_size(model),
     )
 
 
@@ -183,7 +186,20 @@ def receptive_centres(model: ImageCapsules, size: tuple[int, int]) -> Tensor:
     A window of k with stride s and padding p, over a grid whose position i is at o + i·j, puts position i at
     o + j((k − 1)/2 − p) + i·j·s.
     """
-    at, jump = [0.0, 0.0], [1, 1]
+    at, jump, _ = _receptive(model)
+    rows, columns = (o + j * torch.arange(n) for o, j, n in zip(at, jump, size, strict=True))
+    return torch.stack(torch.meshgrid(rows, columns, indexing="ij"), dim=-1)
+
+
+def receptive_size(model: ImageCapsules) -> tuple[int, int]:
+    """Height and width of what a child of the class capsules sees: 1 + Σ (k − 1)·j over the layers below it."""
+    height, width = _receptive(model)[2]
+    return height, width
+
+
+def _receptive(model: ImageCapsules) -> tuple[list[float], list[int], list[int]]:
+    """Down and across: where the first child's middle is, how far the next one is, and how much each sees."""
+    at, jump, side = [0.0, 0.0], [1, 1], [1, 1]
     for layer in (*model.stem, model.primary.conv, *getattr(model, "conv_capsules", ())):
         if isinstance(layer, nn.ZeroPad2d):  # a small image on its canvas: left, right, top, bottom
             at = [at[0] - layer.padding[2], at[1] - layer.padding[0]]
@@ -191,9 +207,9 @@ def receptive_centres(model: ImageCapsules, size: tuple[int, int]) -> Tensor:
             assert not isinstance(layer.padding, str)  # no layer here is made with a name
             for dim, (kernel, padding) in enumerate(zip(layer.kernel_size, layer.padding, strict=True)):
                 at[dim] += jump[dim] * ((kernel - 1) / 2 - padding)
+                side[dim] += jump[dim] * (kernel - 1)
                 jump[dim] *= layer.stride[dim]
-    rows, columns = (o + j * torch.arange(n) for o, j, n in zip(at, jump, size, strict=True))
-    return torch.stack(torch.meshgrid(rows, columns, indexing="ij"), dim=-1)
+    return at, jump, side
 
 
 def require_image_capsules(model: nn.Module) -> ImageCapsules:

@@ -5,6 +5,7 @@ from torchcaps.commands.data import DATA
 from torchcaps.commands.describe import INFO, MODELS
 from torchcaps.commands.evaluate import EVALUATE
 from torchcaps.commands.explain import EXPLAIN
+from torchcaps.commands.explore import EXPLORE
 from torchcaps.commands.predict import PREDICT
 from torchcaps.commands.reproduce import REPRODUCE
 from torchcaps.commands.train import TRAIN
@@ -14,6 +15,7 @@ COMMANDS: dict[str, Command] = {
     "evaluate": EVALUATE,
     "predict": PREDICT,
     "explain": EXPLAIN,
+    "explore": EXPLORE,
     "reproduce": REPRODUCE,
     "data": DATA,
     "models": MODELS,

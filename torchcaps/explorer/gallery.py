@@ -1,0 +1,87 @@
+"""Which models are explored: those of the runs that are given, then those that come with the package."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from torchcaps.data.images import DataError
+from torchcaps.data.randomness import sub_seed
+from torchcaps.data.sources import evaluation_source
+from torchcaps.explorer.schemas import Card, Sample
+from torchcaps.explorer.subjects import Subject, make_subject, to_base64
+from torchcaps.pretrained import list_pretrained, load_pretrained, pretrained_card, pretrained_samples
+from torchcaps.training.recipe import Recipe
+from torchcaps.training.runs import load_model, read_run_recipe
+from torchcaps.training.specs import ModelSpec, RunError
+
+SAMPLES = 60
+OF_DIGITS = ("mnist", "mnist-mini", "multi-mnist")
+TITLES = {"mnist": "Digits", "fashion-mnist": "Clothes", "multi-mnist": "Two digits over each other"}
+
+
+def load_subjects(runs: Sequence[str | os.PathLike[str]], data_dir: str | None, pretrained: bool) -> list[Subject]:
+    """All models to explore, those of the runs first."""
+    found = [_of_run(Path(run), f"run-{number}", data_dir) for number, run in enumerate(runs, 1)]
+    if pretrained:
+        found += [_shipped(name) for name in list_pretrained()]
+    if not found:
+        raise ValueError("there is nothing to explore: give runs, or leave pretrained=True.")
+    return found
+
+
+def _shipped(name: str) -> Subject:
+    model, spec = load_pretrained(name)
+    stored = {key: torch.from_numpy(array) for key, array in pretrained_samples(name).items()}
+    samples = [
+        _sample(stored["images"][i], stored["labels"][i], stored["parts"][i] if "parts" in stored else None)
+        for i in range(len(stored["images"]))
+    ]
+    values = pretrained_card(name)
+    card = Card(**{key: values[key] for key in Card.model_fields})
+    return make_subject(name, TITLES[name], model, spec, samples, name in OF_DIGITS, card)
+
+
+def _of_run(run: Path, id: str, data_dir: str | None) -> Subject:  # noqa: A002 - as in the interface
+    model, spec = load_model(run)
+    if not isinstance(spec, ModelSpec):
+        raise RunError(
+            f"{run} reads words; the explorer shows images. `torchcaps predict {run} --words` shows what decides."
+        )
+    title = (run if run.is_dir() else run.parent).resolve().name
+    if not run.is_dir():  # a weights file alone does not say where its images are
+        return make_subject(id, run.stem if run.stem != "weights" else title, model, spec)
+    recipe = read_run_recipe(run)
+    samples = _test_samples(recipe, spec, data_dir)
+    return make_subject(id, f"{title} ({recipe.data.name})", model, spec, samples, recipe.data.name in OF_DIGITS)
+
+
+def _test_samples(recipe: Recipe, spec: ModelSpec, data_dir: str | None) -> list[Sample]:
+    """Test pictures of a run before any preparation, the same at every start; none if its data is not at hand."""
+    options = replace(recipe.data, resize=None, standardize=False, crop=None, crops=1)
+    if data_dir is not None:
+        options = replace(options, dir=data_dir)
+    try:
+        source = evaluation_source(options, "test", class_names=spec.class_names)
+    except DataError:
+        return []
+    if source.image_shape != spec.fitted_shape or source.class_names != spec.class_names:  # it is another by now
+        return []
+    order = torch.randperm(len(source), generator=torch.Generator().manual_seed(sub_seed(0, 12)))[:SAMPLES]
+    batch = source.batch(order, 0)
+    labels = batch.labels.view(len(order), -1)
+    parts = batch.targets if source.objects > 1 else None
+    return [_sample(batch.inputs[i], labels[i], None if parts is None else parts[i]) for i in range(len(order))]
+
+
+def _sample(picture: Tensor, labels: Tensor, parts: Tensor | None) -> Sample:
+    return Sample(
+        labels=labels.tolist(),
+        pixels=to_base64(picture),
+        parts=[] if parts is None else [to_base64(part) for part in parts],
+    )

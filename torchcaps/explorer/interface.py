@@ -1,0 +1,145 @@
+"""What can be asked of the explorer's server, as typed JSON."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Annotated, Any, TypeVar
+
+import torch
+from fastapi import APIRouter, Depends, HTTPException, Path, Request
+
+from torchcaps.explorer.schemas import (
+    DecodeRequest,
+    Drawing,
+    Look,
+    LookRequest,
+    Models,
+    Problem,
+    Routing,
+    Samples,
+    Uploaded,
+)  # fmt: skip
+from torchcaps.explorer.subjects import Subject, to_base64
+from torchcaps.explorer.uploads import Invert, read_upload
+
+T = TypeVar("T")
+
+MOST_WAITING, MOST_UPLOADS = 500, 32
+"""Requests that wait for a model, or for their image to be decoded; more are told to come back."""
+
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    code: {"model": Problem, "description": text}
+    for code, text in {
+        400: "The request cannot be read",
+        404: "There is no such model",
+        413: "More was sent than is allowed",
+        422: "The request does not fit the model",
+        429: "Too many requests are waiting",
+    }.items()
+}
+IMAGE_BODY = {
+    "requestBody": {
+        "required": True,
+        "description": "a PNG, JPEG, GIF, WebP or BMP file",
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+
+
+class Pool:
+    """A few threads that do the work, so that the server always listens, and a queue that does not grow for ever.
+
+    Args:
+        threads: that work at the same time.
+        most: pieces of work that are begun or wait; more are refused.
+    """
+
+    def __init__(self, threads: int, most: int) -> None:
+        # One image gains nothing from several threads of torch.
+        self._threads = ThreadPoolExecutor(threads, "explorer", initializer=torch.set_num_threads, initargs=(1,))
+        self._most, self._waiting = most, 0
+
+    async def __call__(self, work: Callable[..., T], *arguments: Any) -> T:
+        """The result of ``work(*arguments)``."""
+        if self._waiting >= self._most:
+            raise HTTPException(429, "Too many requests are waiting; try again in a second.")
+        self._waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
+        finally:
+            self._waiting -= 1
+
+    def close(self) -> None:
+        """End the threads."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+class Workers:
+    """Who works: models are called one after the other; a large image takes a quarter of a gigabyte to decode."""
+
+    def __init__(self) -> None:
+        self.models, self.uploads = Pool(1, MOST_WAITING), Pool(2, MOST_UPLOADS)
+
+    def close(self) -> None:
+        """End all threads."""
+        self.models.close()
+        self.uploads.close()
+
+
+def _chosen(request: Request, model: Annotated[str, Path(max_length=100, description="a model's id")]) -> Subject:
+    subjects: dict[str, Subject] = request.app.state.subjects
+    if model not in subjects:
+        raise HTTPException(404, f"There is no model {model!r}; there are {', '.join(subjects)}.")
+    return subjects[model]
+
+
+def _workers(request: Request) -> Workers:
+    workers: Workers = request.app.state.workers
+    return workers
+
+
+Chosen = Annotated[Subject, Depends(_chosen)]
+Working = Annotated[Workers, Depends(_workers)]
+interface = APIRouter(prefix="/api/models", responses=PROBLEMS)
+
+
+@interface.get("")
+async def models(request: Request) -> Models:
+    """All models that can be explored."""
+    return Models(models=[subject.info for subject in request.app.state.subjects.values()])
+
+
+@interface.get("/{model}/samples")
+async def samples(subject: Chosen) -> Samples:
+    """Test pictures of a model."""
+    return Samples(samples=list(subject.samples))
+
+
+@interface.post("/{model}/look")
+async def look(subject: Chosen, workers: Working, request: LookRequest) -> Look:
+    """What a model sees in a picture: lengths and poses of the class capsules, and reconstructions."""
+    return await workers.models(subject.look, request.pixels)
+
+
+@interface.post("/{model}/decode")
+async def decode(subject: Chosen, workers: Working, request: DecodeRequest) -> Drawing:
+    """What the decoder draws from a pose."""
+    return await workers.models(subject.decode, request.label, request.pose)
+
+
+@interface.post("/{model}/routing")
+async def routing(subject: Chosen, workers: Working, request: LookRequest) -> Routing:
+    """How a picture's parts are routed to the classes, iteration by iteration."""
+    return await workers.models(subject.routing, request.pixels)
+
+
+@interface.post("/{model}/upload", openapi_extra=IMAGE_BODY)
+async def upload(
+    subject: Chosen, workers: Working, request: Request, invert: Invert = "auto", centre: bool = True
+) -> Uploaded:
+    """An image file, brought to the model's shape; ``centre`` makes a digit of it for models of digits."""
+    content, as_digit = await request.body(), centre and subject.digits
+    pixels = await workers.uploads(read_upload, content, subject.spec.fitted_shape, invert, as_digit)
+    return Uploaded(pixels=to_base64(pixels))

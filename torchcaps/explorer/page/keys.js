@@ -1,0 +1,23 @@
+// Keyboard shortcuts of the whole page. They are silent while a control that takes keys itself has the focus.
+
+/** @param {Record<string, (event: KeyboardEvent) => void>} actions by key */
+export function listenToKeys(actions) {
+  addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+    if (document.querySelector("dialog[open]")) return;
+    const { target } = event;
+    const typing = target.closest?.("select, textarea, input:not([type=checkbox], [type=range], [type=file])");
+    const sliding = target.type === "range" && (event.key.startsWith("Arrow") || /\d/.test(event.key));
+    if ((typing || sliding) && event.key !== "Escape") return;
+    actions[event.key]?.(event);
+  });
+}
+
+/** The dialog that lists them. */
+export function helpDialog() {
+  const dialog = document.getElementById("shortcuts");
+  document.getElementById("help").addEventListener("click", () => dialog.showModal());
+  document.getElementById("shortcuts-close").addEventListener("click", () => dialog.close());
+  dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
+  return () => dialog.showModal();
+}

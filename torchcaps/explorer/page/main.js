@@ -1,0 +1,272 @@
+// The page as a whole: which model, which picture, and who hears about a change.
+
+import { Address } from "./address.js";
+import { Answer } from "./answer.js";
+import * as api from "./api.js";
+import { setClassColours } from "./colours.js";
+import { reporter } from "./connection.js";
+import { connectControls } from "./controls.js";
+import { savePicture } from "./export.js";
+import { say } from "./message.js";
+import { Pad } from "./pad.js";
+import { count, fromBase64, paint, toBase64 } from "./pictures.js";
+import { Pose } from "./pose.js";
+import { RoutingPanel } from "./routing.js";
+import { markSample, sampleLayers, showDigits, showSamples } from "./samples.js";
+import { Sketch } from "./sketch.js";
+import { measureToFrame } from "./timing.js";
+import { acceptImages } from "./upload.js";
+
+const element = (id) => document.getElementById(id);
+
+const state = {
+  /** @type {api.Model[]} */
+  models: [],
+  /** @type {?api.Model} */
+  model: null,
+  /** @type {api.Sample[]} */
+  samples: [],
+  /** @type {?Sketch} */
+  sketch: null,
+  /** @type {?api.Look} */
+  look: null,
+  /** @type {?Uint8Array} that were looked at last */
+  pixels: null,
+  /** @type {?number} the class someone chose; null: the one that was found */
+  label: null,
+  /** @type {[number, number][]} of a link, until there is a pose to apply them to */
+  edits: [],
+};
+
+const pad = new Pad(element("pad"), element("pad-hint"));
+const answer = new Answer((label) => chooseClass(label));
+const pose = new Pose((label, numbers, time) => askDecode({ model: state.model, label, numbers, time }));
+const routing = new RoutingPanel();
+
+/* Asking the server */
+
+const problem = reporter(() => (state.sketch ? pictureChanged(true, 0) : start()));
+
+const askLook = api.newestWins(
+  ({ model, text }) => api.look(model, text),
+  (look, question, last) => showLook(look, question, last),
+  problem,
+);
+const askDecode = api.newestWins(
+  ({ model, label, numbers }) => api.decode(model, label, numbers),
+  (drawing, { model, label, time }) => {
+    if (model !== state.model || label !== pose.label) return;
+    pose.draw(drawing.pixels);
+    measureToFrame("decode", time);
+  },
+  problem,
+);
+const askRouting = api.newestWins(
+  ({ model, text }) => api.routing(model, text),
+  (data, { model }, last) => {
+    if (model === state.model && last && state.look && !state.look.blank) routing.show(data);
+  },
+  problem,
+);
+
+/* Changes */
+
+function pictureChanged(final, time) {
+  const { model, sketch } = state;
+  const pixels = sketch.pixels();
+  paint(element("seen"), pixels, model.picture);
+  element("undo").disabled = sketch.history.length === 0;
+  if (!sketch.labels) markSample(element("samples"), -1);
+  routing.stale(true);
+  askLook({ model, sketch, pixels, text: toBase64(pixels), final, time });
+  if (final) address.later();
+}
+
+function showLook(look, { model, sketch, pixels, text, final, time }, last) {
+  if (model !== state.model || sketch !== state.sketch) return;
+  state.look = look;
+  state.pixels = pixels;
+  const label = state.label ?? look.found[0] ?? 0;
+  answer.show(look, pixels, sketch, label);
+  if (final) measureToFrame("look", time);
+  showPose();
+  if (!final || !last) return;
+  if (state.edits.length) {
+    pose.applyEdits(state.edits);
+    state.edits = [];
+  }
+  if (look.blank) routing.clear();
+  else askRouting({ model, text });
+  address.later();
+}
+
+function showPose() {
+  const { look } = state;
+  if (!look) return;
+  const label = state.label ?? look.found[0] ?? 0;
+  element("pose-class").value = label;
+  const drawing = look.drawings.find((each) => each.label === label);
+  pose.show(label, look.poses[label], drawing?.pixels);
+}
+
+function chooseClass(label) {
+  state.label = label;
+  state.edits = [];
+  answer.choose(label);
+  showPose();
+  address.later();
+}
+
+/* Models and pictures */
+
+function about({ architecture, parameters, routing: kind, iterations, card }) {
+  const size = `${parameters.toLocaleString("en")} parameters`;
+  const parts = [architecture, size, `${kind} routing\u00a0×\u00a0${iterations}`];
+  if (card) parts.push(`${Number(card.test_error_percent.toFixed(2))} % test error`);
+  return parts.join(" · ");
+}
+
+async function chooseModel(id, restored = null) {
+  const model = state.models.find((each) => each.id === id) ?? state.models[0];
+  Object.assign(state, { model, samples: [], look: null, pixels: null });
+  Object.assign(state, { label: restored?.label ?? null, edits: restored?.pose ?? [] });
+  element("model").value = model.id;
+  element("model-about").textContent = about(model);
+  setClassColours(model.classes.length);
+  element("pose-class").replaceChildren(...model.classes.map((name, k) => new Option(name, k)));
+  const several = model.objects > 1;
+  element("layers").hidden = element("digits-box").hidden = !several;
+  for (const button of element("pens").children) button.hidden = button.dataset.tool === "move" && !several;
+  chooseTool("draw");
+  const what = several ? "two digits " : "a digit ";
+  element("pad-hint").textContent = `draw ${model.digits ? what : ""}here`;
+  answer.reset(model);
+  pose.prepare(model);
+  routing.prepare(model);
+  if (restored?.step) routing.step = restored.step;
+  uploads.forget();
+
+  const sketch = new Sketch(model);
+  state.sketch = sketch;
+  sketch.addEventListener("change", ({ detail }) => {
+    if (state.sketch !== sketch) return;
+    forgetChoice();
+    pictureChanged(detail.final, detail.time);
+  });
+  sketch.addEventListener("layer", showLayer);
+  showLayer();
+  pad.show(sketch);
+  paint(element("seen"), new Uint8Array(count(model.picture)), model.picture);
+  if (restored?.layers) sketch.load(restored.layers);
+  await loadSamples(model, sketch);
+}
+
+/** A new picture is about what is in it, not about the class that was looked at before. */
+function forgetChoice() {
+  if (state.look) {
+    state.label = null;
+    state.edits = [];
+  }
+}
+
+async function loadSamples(model, sketch) {
+  let samples = [];
+  try {
+    if (model.samples > 0) samples = await api.samples(model);
+  } catch (error) {
+    problem(error);
+  }
+  if (model !== state.model || sketch !== state.sketch) return;
+  state.samples = samples;
+  element("samples-box").hidden = samples.length === 0;
+  showSamples(element("samples"), samples, model, showSample);
+  if (model.objects > 1) {
+    showDigits(element("digits"), samples, model, pad, (pixels, at, time) => sketch.put(pixels, at, time));
+    element("digits-box").hidden = element("digits").childElementCount === 0;
+  }
+  // A page with something on it says more than an empty one.
+  if (sketch.empty && sketch.history.length === 0) {
+    if (samples.length) showSample(0, 0, true);
+    else sketch.end(0);
+  }
+}
+
+function showSample(index, time, temporary = false) {
+  const sample = state.samples[index];
+  state.sketch.load(sampleLayers(sample, state.model), { labels: sample.labels, temporary, time });
+  state.sample = index;
+  markSample(element("samples"), index);
+}
+
+function anotherSample(event) {
+  const { samples } = state;
+  if (!samples.length) return;
+  let index = Math.floor(Math.random() * samples.length);
+  if (index === state.sample) index = (index + 1) % samples.length;
+  showSample(index, event.timeStamp);
+}
+
+function showLayer() {
+  [element("layer-1"), element("layer-2")].forEach((button, i) => {
+    button.setAttribute("aria-pressed", i === state.sketch.active);
+  });
+}
+
+function chooseTool(tool) {
+  pad.tool = tool;
+  pad.canvas.dataset.tool = tool;
+  for (const button of element("pens").children) button.setAttribute("aria-pressed", button.dataset.tool === tool);
+}
+
+const uploads = acceptImages(
+  { input: element("upload"), invert: element("upload-invert"), centre: element("upload-centre"), target: pad.canvas },
+  async (file, invert, centre, time) => {
+    const { model, sketch } = state;
+    if (!model) return;
+    try {
+      const { pixels } = await api.upload(model, file, invert, centre);
+      if (sketch !== state.sketch) return;
+      // One digit of several goes where a drawn one would; anything else is the whole picture.
+      if (model.objects > 1 && model.digits && centre) sketch.put(fromBase64(pixels), null, time);
+      else sketch.load([{ base: fromBase64(pixels), strokes: [] }], { time });
+    } catch (error) {
+      problem(error);
+    }
+  },
+  say,
+);
+
+/* The address */
+
+const address = new Address(() => {
+  const { model, sketch, label } = state;
+  if (!sketch || !state.look) return null;
+  const edits = state.edits.length ? state.edits : pose.edits();
+  return { model: model.id, layers: sketch.layers, label, pose: edits, step: routing.step };
+});
+
+connectControls({
+  pad, pose, routing, address, chooseModel, chooseClass, chooseTool, anotherSample,
+  sketch: () => state.sketch,
+  several: () => (state.model?.objects ?? 1) > 1,
+  save: () => state.look && savePicture({ ...state, pose, routing }).catch(problem),
+});
+
+addEventListener("hashchange", async () => {
+  const restored = await address.read(state.models);
+  if (state.models.length) await chooseModel(restored?.model ?? state.model.id, restored);
+});
+
+async function start() {
+  try {
+    state.models = await api.models();
+    if (!state.models.length) throw new api.Refused("There is no model to explore.");
+    element("model").replaceChildren(...state.models.map((model) => new Option(model.title, model.id)));
+    const restored = await address.read(state.models);
+    await chooseModel(restored?.model ?? state.models[0].id, restored);
+  } catch (error) {
+    problem(error);
+  }
+}
+
+start();

@@ -1,0 +1,96 @@
+"""Serve the explorer on this machine."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import threading
+import webbrowser
+from collections.abc import Callable, Sequence
+
+import uvicorn
+
+from torchcaps.explorer.app import create_app
+from torchcaps.training.specs import RunError
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+FIRST_PORT, PORTS = 8650, 50
+
+
+class _Server(uvicorn.Server):
+    """A server that says when it listens."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._ready()
+
+
+def listen(host: str, port: int | None) -> socket.socket:
+    """A listening socket; without a port given on the first free one from 8650."""
+    ports = range(FIRST_PORT, FIRST_PORT + PORTS) if port is None else [port]
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for number in ports:
+        # With the protocol named, asyncio turns off Nagle's algorithm, which would hold answers back for 40 ms.
+        found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        if os.name != "nt":  # there it would let two servers share a port
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            found.bind((host, number))
+            found.listen(1024)
+            return found
+        except OSError as error:
+            found.close()
+            if error.errno != errno.EADDRINUSE:
+                raise RunError(f"cannot listen on {host} port {number}: {error.strerror or error}.") from error
+        except OverflowError:
+            found.close()
+            raise RunError(f"a port is a number from 0 to 65535, got {number}.") from None
+        except (TypeError, UnicodeError):  # so says Python of a name that cannot be one
+            found.close()
+            raise RunError(f"cannot listen on {host!r}: that is no name of a machine.") from None
+    taken = f"port {port} is" if port is not None else f"the ports {ports[0]} to {ports[-1]} are"
+    raise RunError(f"{taken} taken on {host}. Give another one with --port, or 0 for any that is free.")
+
+
+def serve(
+    runs: Sequence[str | os.PathLike[str]] = (),
+    *,
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    data_dir: str | None = None,
+    browser: bool = True,
+    say: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Serve the explorer until Ctrl-C.
+
+    Args:
+        runs: run folders or weights files, beside the shipped models.
+        host: address to listen on; anything but loopback lets others in.
+        port: to listen on, 0 for any; not given: the first free one from 8650.
+        data_dir: folder with the data sets whose test images are offered.
+        browser: open a browser.
+        say: receives lines of text for the user.
+    """
+    listening = listen(host, port)
+    with listening:
+        local = host in LOOPBACK
+        app = create_app(runs, data_dir=data_dir, hosts=LOOPBACK if local else None)
+        shown = "localhost" if local or host in ("0.0.0.0", "::") else host
+        address = f"http://{f'[{shown}]' if ':' in shown else shown}:{listening.getsockname()[1]}/"
+
+        def ready() -> None:
+            say(f"The explorer is at {address}  (Ctrl-C stops it)")
+            if not local:
+                say(f"It listens on {host}: others on your network can use it. There is no password.")
+            if browser:
+                threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+
+        config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, timeout_keep_alive=30,
+                                timeout_graceful_shutdown=2)  # fmt: skip
+        _Server(config, ready).run(sockets=[listening])
