@@ -39,9 +39,6 @@ SOURCES = {
     "36×36 pixels (Sabour et al. 2017, §6); training pairs are made anew in every epoch, the 10,000 test pairs of the "
     "10,000 test digits are always the same.",
 }
-COUNTED = {
-    "multi-mnist": "An answer counts as right only if both digits are found.",
-}
 
 
 def main() -> None:
@@ -102,35 +99,44 @@ def measured_card(run: Path, command: str, recipe: Recipe, weights: Path) -> dic
 
 def card_text(name: str, card: dict[str, Any]) -> str:
     """The model card."""
-    missed = card.get("objects_missed_percent")
+    pairs = name == "multi-mnist"
+    rows = {
+        f"error on {card['test_images']:,} {'pairs of the' if pairs else 'images, the'} official test images": (
+            f"**{card['test_error_percent']:.2f} %**"
+        ),
+        "digits missed": f"{card.get('objects_missed_percent', 0):.2f} %",
+        "error on validation images, kept aside in training": f"{card['validation_error_percent']:.2f} %",
+        "epochs": f"{card['epochs']}, of which the last one's weights are kept",
+        "seed": card["seed"],
+        "time": f"{card['training_minutes']} minutes on {card['threads']} thread(s) of a CPU",
+        "trained with": f"torchcaps {card['torchcaps']}, torch {card['torch']}",
+    }
+    if not pairs:
+        del rows["digits missed"]
+    table = "\n".join(f"| {what} | {value} |" for what, value in rows.items())
+    found = "two of them" if pairs else "one of them"
+    counted = " An answer counts as right only if both digits are found." if pairs else ""
     return f"""# {name}
 
 A {card["model"]} with {card["parameters"]:,} parameters, trained by torchcaps. The weights are kept with 16 bits
-({card["bytes"] / 1e6:.2f} MB) and computed with 32.
+({card["bytes"] / 1e6:.2f} MB) and computed with 32; what is measured is what is kept.
 
 | | |
 | --- | --- |
-| error on the {card["test_images"]:,} official test images | **{card["test_error_percent"]:.2f} %** |
-{"" if missed is None else f"| digits missed | {missed:.2f} % |"}
-| error on validation images, kept aside in training | {card["validation_error_percent"]:.2f} % |
-| epochs | {card["epochs"]} |
-| seed | {card["seed"]} |
-| time | {card["training_minutes"]} minutes on {card["threads"]} thread{"s" if card["threads"] > 1 else ""} of a CPU |
-| trained with | torchcaps {card["torchcaps"]}, torch {card["torch"]} |
+{table}
 
 ```
 {card["command"]}
 ```
 
-**Data.** {SOURCES[name]} {COUNTED.get(name, "")}
+**Data.** {SOURCES[name]}{counted}
 
 **Use.** To look at with `torchcaps explore`, and as a small example of a trained capsule network:
-`torchcaps.pretrained.load_pretrained("{name}")`. The weights of the last epoch, of one run, are the ones that are
-shipped; the test images decided nothing.
+`torchcaps.pretrained.load_pretrained("{name}")`. One run was made with this recipe; the test images decided nothing.
 
-**Limits.** It knows its ten classes and finds one of them in every picture, whatever it shows. Drawings and photographs
+**Limits.** It knows its ten classes and finds {found} in every picture, whatever it shows. Drawings and photographs
 differ from the training images, and the error on them is larger.
-""".replace("%** |\n\n|", "%** |\n|").replace(" \n", "\n")
+"""
 
 
 def save_samples(path: Path, recipe: Recipe) -> None:

@@ -36,27 +36,33 @@ def test_runs_come_before_the_shipped_models(tmp_path):
     first, second = untrained_run(tmp_path / "first"), untrained_run(tmp_path / "second")
     client = TestClient(create_app([first, str(second)]))
     models = client.get("/api/models").json()["models"]
-    assert [model["id"] for model in models] == ["run-1", "run-2", "mnist", "fashion-mnist", "multi-mnist"]
+    assert [model["id"] for model in models] == ["run-first", "run-second", "mnist", "fashion-mnist", "multi-mnist"]
     assert models[0]["title"].startswith("first")
     assert models[1]["title"].startswith("second")
     assert models[0]["card"] is None
 
 
+def test_runs_of_one_name_have_addresses_of_their_own(tmp_path):
+    same = [untrained_run(tmp_path / parent / "Mein Lauf!") for parent in ("a", "b")]
+    client = TestClient(create_app(same, pretrained=False))
+    assert [model["id"] for model in client.get("/api/models").json()["models"]] == ["run-mein-lauf", "run-mein-lauf-2"]
+
+
 def test_a_run_has_its_own_classes_shape_and_answers(tmp_path):
     run = untrained_run(tmp_path / "run")
     client = exploring(run)
-    about = info(client, "run-1")
+    about = info(client, "run-run")
     assert about["classes"] == ["ant", "bee", "cow"]
     assert about["picture"] == {"channels": 1, "height": 12, "width": 12}
-    look = ask(client, "run-1", "look", pixels=noise(client, "run-1"))
+    look = ask(client, "run-run", "look", pixels=noise(client, "run-run"))
     assert len(look["lengths"]) == len(look["poses"]) == 3
-    assert len(ask(client, "run-1", "routing", pixels=noise(client, "run-1"))["steps"]) == about["iterations"]
+    assert len(ask(client, "run-run", "routing", pixels=noise(client, "run-run"))["steps"]) == about["iterations"]
 
 
 def test_a_run_on_digits_offers_test_digits(tmp_path):
     names = tuple(map(str, range(10)))
     client = exploring(untrained_run(tmp_path / "run", shape=(1, 28, 28), classes=names))
-    about, samples = info(client, "run-1"), client.get("/api/models/run-1/samples").json()["samples"]
+    about, samples = info(client, "run-run"), client.get("/api/models/run-run/samples").json()["samples"]
     assert about["title"] == "run (mnist-mini)"
     assert about["digits"]
     assert about["samples"] == len(samples) == 60
@@ -65,7 +71,7 @@ def test_a_run_on_digits_offers_test_digits(tmp_path):
     for sample in samples:
         levels = unpacked(sample["pixels"], about["picture"]).astype(np.uint8)
         assert sample["labels"] == [known[levels.tobytes()]]
-    again = exploring(tmp_path / "run").get("/api/models/run-1/samples").json()["samples"]
+    again = exploring(tmp_path / "run").get("/api/models/run-run/samples").json()["samples"]
     assert again == samples, "the same ones at every start"
 
 
@@ -73,17 +79,17 @@ def test_a_run_on_two_digits_offers_their_parts(tmp_path):
     names, options = tuple(map(str, range(10))), {"objects": 2}
     run = untrained_run(tmp_path / "run", shape=(1, 36, 36), classes=names, options=options, data="multi-mnist")
     client = exploring(run)
-    assert info(client, "run-1")["objects"] == 2
-    sample = client.get("/api/models/run-1/samples").json()["samples"][0]
+    assert info(client, "run-run")["objects"] == 2
+    sample = client.get("/api/models/run-run/samples").json()["samples"][0]
     assert (len(sample["labels"]), len(sample["parts"])) == (2, 2)
-    assert len(ask(client, "run-1", "look", pixels=sample["pixels"])["drawings"]) == 2
+    assert len(ask(client, "run-run", "look", pixels=sample["pixels"])["drawings"]) == 2
 
 
 def test_colours_arrive_as_they_were_sent(tmp_path):
     data = own_data(tmp_path, channels=3)
     run = untrained_run(tmp_path / "run", shape=(3, 12, 12), classes=("0", "1", "2"), data=data)
     client = exploring(run)
-    about, sample = info(client, "run-1"), client.get("/api/models/run-1/samples").json()["samples"][0]
+    about, sample = info(client, "run-run"), client.get("/api/models/run-run/samples").json()["samples"][0]
     assert about["picture"]["channels"] == 3
     images = evaluation_source(DataOptions(name=str(data))).data.images
     picture = unpacked(sample["pixels"], about["picture"])
@@ -91,7 +97,7 @@ def test_colours_arrive_as_they_were_sent(tmp_path):
     model, _ = load_model(run)
     with torch.inference_mode():
         output = model(torch.from_numpy(picture)[None].float() / 255)
-    look = ask(client, "run-1", "look", pixels=sample["pixels"])
+    look = ask(client, "run-run", "look", pixels=sample["pixels"])
     assert look["lengths"] == pytest.approx(output.scores[0].tolist(), abs=1e-4)
     drawn = unpacked(look["drawings"][0]["pixels"], about["drawing"])
     assert np.abs(drawn - 255 * output.reconstruction[0].numpy()).max() <= 1
@@ -99,15 +105,15 @@ def test_colours_arrive_as_they_were_sent(tmp_path):
 
 def test_matrix_capsules_route_but_do_not_draw(tmp_path):
     client = exploring(untrained_run(tmp_path / "run", name="matrix-capsnet-small"))
-    about, pixels = info(client, "run-1"), noise(client, "run-1")
+    about, pixels = info(client, "run-run"), noise(client, "run-run")
     assert (about["decodes"], about["pose_size"], about["routing"]) == (False, 16, "em")
-    look = ask(client, "run-1", "look", pixels=pixels)
+    look = ask(client, "run-run", "look", pixels=pixels)
     assert look["drawings"] == []
     assert [len(pose) for pose in look["poses"]] == [16, 16, 16]
     assert len(look["found"]) == 1
-    decode = client.post("/api/models/run-1/decode", json={"label": 0, "pose": [0] * 16})
+    decode = client.post("/api/models/run-run/decode", json={"label": 0, "pose": [0] * 16})
     assert "has no decoder" in refusal(decode, 422)
-    routing = ask(client, "run-1", "routing", pixels=pixels)
+    routing = ask(client, "run-run", "routing", pixels=pixels)
     assert len(routing["steps"]) == about["iterations"]
     assert routing["steps"][0]["entropy"] == pytest.approx(math.log(3), abs=1e-5)
     assert routing["steps"][-1]["lengths"] == pytest.approx(look["lengths"], abs=2e-4)
@@ -129,19 +135,19 @@ def test_a_model_sees_a_picture_prepared_as_in_training(tmp_path, preparation, s
     whole = {"preparation": preparation, "picture_shape": (1, 20, 20), "classes": ("0", "1", "2"), "data": data}
     run = untrained_run(tmp_path / "run", shape=(1, side, side), **whole)
     client = exploring(run)
-    about, sample = info(client, "run-1"), client.get("/api/models/run-1/samples").json()["samples"][0]
+    about, sample = info(client, "run-run"), client.get("/api/models/run-run/samples").json()["samples"][0]
     assert (about["picture"]["width"], about["drawing"]["width"]) == (20, side)
     picture = torch.from_numpy(unpacked(sample["pixels"], about["picture"])).to(torch.uint8)
     central = replace(preparation, crops=1)
     model, _ = load_model(run)
     with torch.inference_mode():
         output = model(central.patches(central.resized(picture[None]))[:, 0])
-    look = ask(client, "run-1", "look", pixels=sample["pixels"])
+    look = ask(client, "run-run", "look", pixels=sample["pixels"])
     assert look["lengths"] == pytest.approx(output.scores[0].tolist(), abs=1e-4)
     assert unpacked(look["drawings"][0]["pixels"], about["drawing"]).shape == (1, side, side)
-    assert ask(client, "run-1", "routing", pixels=sample["pixels"])["parts"]
+    assert ask(client, "run-run", "routing", pixels=sample["pixels"])["parts"]
     black = packed(np.zeros((20, 20)))
-    assert ask(client, "run-1", "look", pixels=black)["blank"]
+    assert ask(client, "run-run", "look", pixels=black)["blank"]
 
 
 def test_a_weights_file_alone_is_explored_without_samples(tmp_path):
@@ -149,22 +155,22 @@ def test_a_weights_file_alone_is_explored_without_samples(tmp_path):
     (run / "recipe.yaml").unlink()
     (run / "weights.safetensors").rename(tmp_path / "mine.safetensors")
     client = exploring(tmp_path / "mine.safetensors")
-    about = info(client, "run-1")
+    about = info(client, "run-mine")
     assert (about["title"], about["samples"]) == ("mine", 0)
-    assert client.get("/api/models/run-1/samples").json() == {"samples": []}
-    assert ask(client, "run-1", "look", pixels=noise(client, "run-1"))["found"]
+    assert client.get("/api/models/run-mine/samples").json() == {"samples": []}
+    assert ask(client, "run-mine", "look", pixels=noise(client, "run-mine"))["found"]
 
 
 def test_weights_inside_a_run_are_called_as_the_run(tmp_path):
     client = exploring(untrained_run(tmp_path / "mine") / "weights.safetensors")
-    assert info(client, "run-1")["title"] == "mine"
+    assert info(client, "run-mine")["title"] == "mine"
 
 
 @pytest.mark.parametrize("change", ["gone", "of another size", "of other classes", "no file of arrays"])
 def test_without_its_data_a_run_has_no_samples_but_works(tmp_path, change):
     data = own_data(tmp_path)
     run = untrained_run(tmp_path / "run", classes=("0", "1", "2"), data=data)
-    assert info(exploring(run), "run-1")["samples"] == 6
+    assert info(exploring(run), "run-run")["samples"] == 6
     if change == "gone":
         data.unlink()
     elif change == "of another size":
@@ -174,14 +180,14 @@ def test_without_its_data_a_run_has_no_samples_but_works(tmp_path, change):
     else:
         data.write_bytes(b"PK nothing")
     client = exploring(run)
-    assert info(client, "run-1")["samples"] == 0
-    assert ask(client, "run-1", "look", pixels=noise(client, "run-1"))["found"]
+    assert info(client, "run-run")["samples"] == 0
+    assert ask(client, "run-run", "look", pixels=noise(client, "run-run"))["found"]
 
 
 def test_the_data_folder_of_the_training_can_be_replaced(tmp_path):
     names = tuple(map(str, range(10)))
     run = untrained_run(tmp_path / "run", shape=(1, 28, 28), classes=names, data="mnist")
-    assert info(exploring(run, data_dir=str(tmp_path / "empty")), "run-1")["samples"] == 0
+    assert info(exploring(run, data_dir=str(tmp_path / "empty")), "run-run")["samples"] == 0
 
 
 def test_a_model_of_words_is_refused_with_another_way(tmp_path):

@@ -1,5 +1,6 @@
 """``torchcaps explore`` as a process that listens, and the socket under it."""
 
+import errno
 import http.client
 import json
 import os
@@ -17,7 +18,7 @@ import pytest
 
 from torchcaps.cli import main
 from torchcaps.explorer import server
-from torchcaps.explorer.server import FIRST_PORT, PORTS, listen
+from torchcaps.explorer.server import FIRST_PORT, PORTS, is_loopback, listen
 from torchcaps.training.specs import RunError
 
 COMMAND = [sys.executable, "-m", "torchcaps", "explore"]
@@ -76,6 +77,26 @@ def test_when_all_ports_are_taken_that_is_told(monkeypatch):
 def test_what_is_no_port_is_told(port):
     with pytest.raises(RunError, match=f"a port is a number from 0 to 65535, got {port}"):
         listen("127.0.0.1", port)
+
+
+@pytest.mark.parametrize(
+    ("host", "local"),
+    [("127.0.0.1", True), ("127.0.0.2", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("::", False),
+     ("192.168.1.5", False), ("lecture.example", False)],
+)  # fmt: skip
+def test_loopback_is_told_from_the_rest(host, local):
+    assert is_loopback(host) == local
+
+
+def test_a_port_that_needs_rights_is_named(monkeypatch):
+    def refuse(self, address):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(socket.socket, "bind", refuse)
+    with pytest.raises(RunError, match="above 1023"):
+        listen("127.0.0.1", 80)
+    with pytest.raises(RunError, match="are taken"):
+        listen("127.0.0.1", None)
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no.such.host.invalid", "::ffff:zz", "", "a" * 70, "127.0.0.1\0", "ä.."])

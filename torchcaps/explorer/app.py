@@ -84,11 +84,11 @@ def _add_page(app: FastAPI) -> None:
         if os.path.splitext(file.name)[1] in TYPES
     }
 
-    @app.get("/", include_in_schema=False)
+    @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
     async def index() -> Response:
         return await page_file("index.html")
 
-    @app.get("/{name}", include_in_schema=False)
+    @app.api_route("/{name}", methods=["GET", "HEAD"], include_in_schema=False)
     async def page_file(name: str) -> Response:
         if name not in contents:
             raise HTTPException(404, "There is nothing here.")

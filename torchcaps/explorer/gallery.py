@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,12 +28,27 @@ TITLES = {"mnist": "Digits", "fashion-mnist": "Clothes", "multi-mnist": "Two dig
 
 def load_subjects(runs: Sequence[str | os.PathLike[str]], data_dir: str | None, pretrained: bool) -> list[Subject]:
     """All models to explore, those of the runs first."""
-    found = [_of_run(Path(run), f"run-{number}", data_dir) for number, run in enumerate(runs, 1)]
+    found: list[Subject] = []
+    for run in runs:
+        found.append(_of_run(Path(run), _new_id(Path(run), [subject.id for subject in found]), data_dir))
     if pretrained:
         found += [_shipped(name) for name in list_pretrained()]
     if not found:
         raise ValueError("there is nothing to explore: give runs, or leave pretrained=True.")
     return found
+
+
+def _name(run: Path) -> str:
+    """What a run is called: its folder, or the weights file if that says more."""
+    if not run.is_dir() and run.stem != "weights":
+        return run.stem
+    return (run if run.is_dir() else run.parent).resolve().name
+
+
+def _new_id(run: Path, taken: Sequence[str]) -> str:
+    """A run's name in addresses: its own, so that a link holds wherever that run is opened."""
+    name = "run-" + (re.sub(r"[^a-z0-9]+", "-", _name(run).lower()).strip("-")[:60] or "model")
+    return name if name not in taken else f"{name}-{len(taken) + 1}"
 
 
 def _shipped(name: str) -> Subject:
@@ -53,12 +69,11 @@ def _of_run(run: Path, id: str, data_dir: str | None) -> Subject:  # noqa: A002 
         raise RunError(
             f"{run} reads words; the explorer shows images. `torchcaps predict {run} --words` shows what decides."
         )
-    title = (run if run.is_dir() else run.parent).resolve().name
     if not run.is_dir():  # a weights file alone does not say where its images are
-        return make_subject(id, run.stem if run.stem != "weights" else title, model, spec)
+        return make_subject(id, _name(run), model, spec)
     recipe = read_run_recipe(run)
     samples = _test_samples(recipe, spec, data_dir)
-    return make_subject(id, f"{title} ({recipe.data.name})", model, spec, samples, recipe.data.name in OF_DIGITS)
+    return make_subject(id, f"{_name(run)} ({recipe.data.name})", model, spec, samples, recipe.data.name in OF_DIGITS)
 
 
 def _test_samples(recipe: Recipe, spec: ModelSpec, data_dir: str | None) -> list[Sample]:

@@ -35,6 +35,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
         400: "The request cannot be read",
         404: "There is no such model",
         413: "More was sent than is allowed",
+        421: "The server does not answer to this name",
         422: "The request does not fit the model",
         429: "Too many requests are waiting",
     }.items()
@@ -77,7 +78,7 @@ class Pool:
 
 
 class Workers:
-    """Who works: models are called one after the other; a large image takes a quarter of a gigabyte to decode."""
+    """Who works: models are called one after the other; images are decoded two at a time, as large ones take memory."""
 
     def __init__(self) -> None:
         self.models, self.uploads = Pool(1, MOST_WAITING), Pool(2, MOST_UPLOADS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import ipaddress
 import os
 import socket
 import threading
@@ -16,6 +17,7 @@ from torchcaps.training.specs import RunError
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 FIRST_PORT, PORTS = 8650, 50
+MOST_CONNECTIONS = 600
 
 
 class _Server(uvicorn.Server):
@@ -46,8 +48,10 @@ def listen(host: str, port: int | None) -> socket.socket:
             return found
         except OSError as error:
             found.close()
-            if error.errno != errno.EADDRINUSE:
-                raise RunError(f"cannot listen on {host} port {number}: {error.strerror or error}.") from error
+            free_choice = port is None and error.errno == errno.EACCES  # a system may keep ports for itself
+            if error.errno != errno.EADDRINUSE and not free_choice:
+                advice = " Choose a port above 1023." if error.errno == errno.EACCES else ""
+                raise RunError(f"cannot listen on {host} port {number}: {error.strerror or error}.{advice}") from error
         except OverflowError:
             found.close()
             raise RunError(f"a port is a number from 0 to 65535, got {number}.") from None
@@ -56,6 +60,14 @@ def listen(host: str, port: int | None) -> socket.socket:
             raise RunError(f"cannot listen on {host!r}: that is no name of a machine.") from None
     taken = f"port {port} is" if port is not None else f"the ports {ports[0]} to {ports[-1]} are"
     raise RunError(f"{taken} taken on {host}. Give another one with --port, or 0 for any that is free.")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach it."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def serve(
@@ -79,9 +91,9 @@ def serve(
     """
     listening = listen(host, port)
     with listening:
-        local = host in LOOPBACK
-        app = create_app(runs, data_dir=data_dir, hosts=LOOPBACK if local else None)
-        shown = "localhost" if local or host in ("0.0.0.0", "::") else host
+        local = is_loopback(host)
+        app = create_app(runs, data_dir=data_dir, hosts=(*LOOPBACK, host) if local else None)
+        shown = "localhost" if host in ("127.0.0.1", "0.0.0.0", "::") else host
         address = f"http://{f'[{shown}]' if ':' in shown else shown}:{listening.getsockname()[1]}/"
 
         def ready() -> None:
@@ -91,6 +103,8 @@ def serve(
             if browser:
                 threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
-        config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, timeout_keep_alive=30,
-                                timeout_graceful_shutdown=2)  # fmt: skip
+        config = uvicorn.Config(
+            app, log_level="warning", access_log=False, server_header=False, timeout_keep_alive=30,
+            timeout_graceful_shutdown=2, limit_concurrency=MOST_CONNECTIONS,
+        )  # fmt: skip
         _Server(config, ready).run(sockets=[listening])

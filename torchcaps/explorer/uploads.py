@@ -18,6 +18,7 @@ Invert = Literal["auto", "yes", "no"]
 
 FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "BMP")
 MOST_PIXELS = 16_000_000
+LARGEST_SIDE = 1024
 DIGIT_SIZE, DIGIT_BOX = 20, 28
 """LeCun et al. 1998: a digit of MNIST fits into 20×20 pixels and has its centre of mass in the middle of 28×28."""
 
@@ -40,12 +41,24 @@ def read_upload(content: bytes, shape: tuple[int, int, int], invert: Invert, as_
         UnreadableError: it is no image, or too large a one; the message is a reason without a capital and full stop.
     """
     with opened(io.BytesIO(content), FORMATS, MOST_PIXELS) as image:
+        small = _smaller(image)
         if shape[0] != 1:
-            return fit_image(image, shape)
-        light = _light_on_dark(image, invert)
+            return fit_image(small, shape)
+        light = _light_on_dark(small, invert)
         if not as_digit:
             return fit_image(light, shape)
         return placed_as_digit(np.asarray(light), shape[1:])
+
+
+def _smaller(image: Pillow.Image) -> Pillow.Image:
+    """At most 1,024 pixels in each direction, so that what follows takes little memory; 16 bits stay as they are."""
+    if max(image.size) <= LARGEST_SIDE or image.mode.startswith("I"):
+        return image
+    image.draft(None, (LARGEST_SIDE, LARGEST_SIDE))  # a JPEG file can be decoded at a half, a quarter or an eighth
+    if image.mode in ("1", "P"):  # of which no mean can be taken
+        image = image.convert("L" if image.mode == "1" else "RGBA" if image.has_transparency_data else "RGB")
+    image.thumbnail((LARGEST_SIDE, LARGEST_SIDE))
+    return image
 
 
 def _light_on_dark(image: Pillow.Image, invert: Invert) -> Pillow.Image:

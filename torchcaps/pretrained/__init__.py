@@ -39,7 +39,7 @@ def load_pretrained(name: str) -> tuple[nn.Module, ModelSpec]:
 
 
 def pretrained_card(name: str) -> dict[str, Any]:
-    """How a shipped model was trained, and what it measured on the official test images."""
+    """How a shipped model was trained, and what it measured on test images."""
     card: dict[str, Any] = json.loads(_file(name, CARD).read_text(encoding="utf-8"))
     return card
 
