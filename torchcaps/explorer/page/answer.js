@@ -1,7 +1,8 @@
 // What the network says: the prediction, the bars, and the reconstructions beside the input.
 
 import { Bars } from "./bars.js";
-import { css, LAYER_TINTS } from "./colours.js";
+import { css, layerTint } from "./colours.js";
+import { setText } from "./message.js";
 import { asCanvas, blank, fromBase64, paint, paintTogether, similarity } from "./pictures.js";
 import { names } from "./samples.js";
 
@@ -10,6 +11,9 @@ import { names } from "./samples.js";
 
 const UNSURE = 0.3; // a shorter capsule says that its class is not there
 const element = (id) => document.getElementById(id);
+
+/** Of the class capsules, for those who hear the page and for the picture that is saved. */
+export const barsTitle = ({ measure }) => `${measure === "length" ? "Lengths" : "Activations"} of the class capsules`;
 
 export class Answer {
   constructor(choose) {
@@ -20,16 +24,17 @@ export class Answer {
   reset(model) {
     this.model = model;
     this.look = null;
-    this.bars.reset(model.classes);
+    this.bars.reset(model.classes, model.measure);
+    element("bars-title").textContent = barsTitle(model);
     element("no-decoder").hidden = model.decodes;
     element("pictures").classList.toggle("undrawn", !model.decodes);
     element("alone").hidden = model.objects < 2 || !model.decodes;
     element("alone").replaceChildren();
-    element("reconstruction-caption").textContent = model.objects > 1 ? "redrawn, both" : "redrawn";
+    element("reconstruction-caption").textContent = ["redrawn", "redrawn, both"][model.objects - 1] ?? "redrawn, all";
     const many = model.classes.length > this.bars.rows.length;
     element("bars-note").hidden = !many;
     element("bars-note").textContent = many
-      ? `The longest ${this.bars.rows.length} of ${model.classes.length} capsules are shown.`
+      ? `The ${this.bars.rows.length} most active of ${model.classes.length} capsules are shown.`
       : "";
     blank(element("reconstruction"), model.drawing);
   }
@@ -89,7 +94,7 @@ export class Answer {
     // A reconstruction wears the colour of the digit that it resembles, so pens and answers match.
     const swap = same && drawn.length === 2 && crossed(drawn, [sketch.layerPixels(0), sketch.layerPixels(1)]);
     drawn.forEach((each, i) => {
-      each.tint = LAYER_TINTS[(swap ? 1 - i : i) % LAYER_TINTS.length];
+      each.tint = layerTint(swap ? 1 - i : i);
     });
     this.coloured = drawn;
     paintTogether(element("reconstruction"), drawn, drawing);
@@ -116,8 +121,3 @@ function crossed([a, b], [first, second]) {
 }
 
 const sameSet = (a, b) => [...a].sort().join() === [...b].sort().join();
-
-/** Only when it changes: a live region would be read out again. */
-function setText(node, text) {
-  if (node.textContent !== text) node.textContent = text;
-}

@@ -2,8 +2,9 @@
 
 /** @typedef {{channels: number, height: number, width: number}} Shape */
 /** @typedef {{id: string, title: string, architecture: string, parameters: number, picture: Shape, drawing: Shape,
- *   classes: string[], objects: number, digits: boolean, pose_size: number, measure: string, routing: string, iterations: number,
- *   decodes: boolean, samples: number, card: ?{data: string, test_error_percent: number}}} Model */
+ *   classes: string[], objects: number, digits: boolean, pose_size: number, measure: string, routing: string,
+ *   iterations: number, decodes: boolean, samples: number, card: ?{data: string,
+ *   test_error_percent: number, command: string, seed: number, training_minutes: number}}} Model */
 /** @typedef {{label: number, pixels: string}} Drawing */
 /** @typedef {{lengths: number[], found: number[], poses: number[][], drawings: Drawing[], blank: boolean}} Look */
 /** @typedef {{labels: number[], pixels: string, parts: string[]}} Sample */

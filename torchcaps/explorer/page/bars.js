@@ -18,13 +18,15 @@ export class Bars {
     this.rows = [];
   }
 
-  /** @param {string[]} names of the classes */
-  reset(names) {
+  /** @param {string[]} names of the classes @param {string} measure what a bar shows */
+  reset(names, measure) {
     this.names = names;
+    this.measure = measure;
     const rows = names.length <= ALL_UP_TO ? names.length : LONGEST_SHOWN;
     this.rows = Array.from({ length: rows }, () => this.#row());
     this.list.replaceChildren(...this.rows.map((row) => row.item));
     this.list.classList.toggle("named", names.some((name) => name.length > 3));
+    this.show(names.map(() => 0)); // so that each has its name before there is an answer
   }
 
   #row() {
@@ -63,7 +65,7 @@ export class Bars {
       button.style.setProperty("--colour", `var(--class-${label})`);
       button.classList.toggle("found", found.includes(label));
       if (chosen !== null) button.setAttribute("aria-pressed", label === chosen);
-      button.setAttribute("aria-label", `${this.names[label]}: length ${lengths[label].toFixed(2)}`);
+      button.setAttribute("aria-label", `${this.names[label]}: ${this.measure} ${lengths[label].toFixed(2)}`);
       name.textContent = this.names[label];
       name.title = this.names[label];
       fill.style.transform = `scaleX(${length})`;

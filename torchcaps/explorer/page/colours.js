@@ -11,7 +11,7 @@ const TEN = [
   ["#c23285", "#ff93ca"],
   ["#0a7f8b", "#52d3db"],
   ["#7a6f00", "#e0cf55"],
-  ["#56626f", "#aab6c4"],
+  ["#16181c", "#f4f6f9"], // not a grey: that is what an undecided part wears
 ];
 
 /** More classes than ten: hues by the golden angle, in two shades. */
@@ -39,10 +39,11 @@ export function setClassColours(classes) {
 }
 
 /** Pens and reconstructions of several objects: two lights that add up to almost white. */
-export const LAYER_TINTS = [
+const LAYER_TINTS = [
   [255, 122, 66],
   [70, 178, 255],
   [120, 230, 120],
 ];
 
+export const layerTint = (layer) => LAYER_TINTS[layer % LAYER_TINTS.length];
 export const css = (tint) => `rgb(${tint.join(" ")})`;

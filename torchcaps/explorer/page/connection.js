@@ -30,7 +30,7 @@ export function reporter(goOn) {
       waiting = true;
     } else {
       console.error(error);
-      say("Something went wrong on this page.");
+      say("Something went wrong on this page. Reload it; the address keeps the picture.");
     }
   };
 }

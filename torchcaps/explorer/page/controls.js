@@ -18,8 +18,6 @@ export function connectControls(page) {
   onClick("clear", clear);
   onClick("undo", undo);
   onClick("another", page.anotherSample);
-  onClick("layer-1", activate(0));
-  onClick("layer-2", activate(1));
   onClick("share", () => address.share());
   onClick("export", page.save);
   for (const button of element("pens").children) {
@@ -41,8 +39,7 @@ export function connectControls(page) {
     c: clear,
     z: undo,
     n: page.anotherSample,
-    1: activate(0),
-    2: activate(1),
+    ...Object.fromEntries(Array.from({ length: 9 }, (_, i) => [i + 1, activate(i)])),
     d: () => page.chooseTool("draw"),
     e: () => page.chooseTool("erase"),
     m: () => page.several() && page.chooseTool("move"),

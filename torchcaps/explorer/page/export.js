@@ -1,8 +1,9 @@
 // A picture of the whole page, drawn by hand on a canvas, to be put on a slide.
 
-import { classColour, isDark } from "./colours.js";
-import { asCanvas } from "./pictures.js";
+import { barsTitle } from "./answer.js";
 import { shownClasses } from "./bars.js";
+import { classColour, isDark, layerTint } from "./colours.js";
+import { asCanvas, newCanvas, paintTogether } from "./pictures.js";
 import { names } from "./samples.js";
 
 const SCALE = 2;
@@ -88,7 +89,7 @@ function field(context, { model, routing }, x, y, side, colours) {
     };
     disc(colours.undecided, 1);
     if (label === null) return;
-    disc(classColour(label, model.classes.length), 0.25 + 0.75 * decided);
+    disc(classColour(label, model.classes.length), decided);
     seen.add(label);
   });
   context.restore();
@@ -100,9 +101,18 @@ function field(context, { model, routing }, x, y, side, colours) {
   }
 }
 
+/** Of several objects each in the colour of its pen, as on the pad. */
+function inputCanvas({ model, pixels, sketch }) {
+  if (model.objects === 1) return asCanvas(pixels, model.picture);
+  const canvas = newCanvas(model.picture.width, model.picture.height);
+  const layers = sketch.layers.map((_, i) => ({ pixels: sketch.layerPixels(i), tint: layerTint(i) }));
+  paintTogether(canvas, layers, model.picture);
+  return canvas;
+}
+
 /** @returns {HTMLCanvasElement} */
 export function compose(state) {
-  const { model, look, pixels, routing } = state;
+  const { model, look, routing } = state;
   const colours = paper();
   const canvas = document.createElement("canvas");
   canvas.width = WIDTH * SCALE;
@@ -117,7 +127,7 @@ export function compose(state) {
 
   const prediction = look.blank ? "–" : names(look.found, model);
   write(context, prediction, EDGE, 150, { size: 46, weight: 700, colour: colours.ink, width: 330 });
-  picture(context, asCanvas(pixels, model.picture), EDGE, 176, 160, "input", colours);
+  picture(context, inputCanvas(state), EDGE, 176, 160, "input", colours);
   if (model.decodes) {
     const shown = (id) => document.getElementById(id);
     picture(context, shown("reconstruction"), EDGE + 180, 176, 160, "redrawn from the capsules", colours);
@@ -125,7 +135,7 @@ export function compose(state) {
     const caption = `pose of ${model.classes[state.pose.label]}${byHand}`;
     picture(context, shown("pose-picture"), EDGE, 382, 160, caption, colours);
   }
-  write(context, "Lengths of the class capsules", 430, 120, { size: 15, weight: 600, colour: colours.ink });
+  write(context, barsTitle(model), 430, 120, { size: 15, weight: 600, colour: colours.ink });
   bars(context, state, 430, 136, 310, 420, colours);
 
   if (routing.data) {
@@ -136,7 +146,8 @@ export function compose(state) {
     write(context, `entropy ${step.entropy.toFixed(2)} of ${routing.data.uniform_entropy.toFixed(2)}   ·   ` +
       `agreement ${step.agreement.toFixed(2)}`, 790, 570, { size: 14, colour: colours.soft });
   }
-  const lesson = "Length: how sure. Direction: how it looks. Routing: parts go where their votes agree.";
+  const capsule = model.measure === "length" ? "Length: how sure. Direction:" : "Activation: how sure. Pose:";
+  const lesson = `${capsule} how it looks. Routing: parts go where their votes agree.`;
   write(context, lesson, EDGE, HEIGHT - 16, { size: 13, colour: colours.soft });
   return canvas;
 }

@@ -4,6 +4,7 @@
 /** @typedef {{x: number, y: number}} Point */
 
 const GOLDEN = Math.PI * (3 - Math.sqrt(5));
+const BORDER = 2 / 28; // of the picture, that need not be shown
 const FILLED = 1.1; // of a cell's disc, if all its dots were of the largest size; few are
 export const MOST_DOTS = 2000;
 
@@ -25,9 +26,8 @@ function gap(values) {
 /**
  * @param {Part[]} parts
  * @param {{height: number, width: number}} picture
- * @param {boolean} digits with an empty border, so that the view may be closer
  */
-export function arrange(parts, { height, width }, digits) {
+export function arrange(parts, { height, width }) {
   const cells = new Map();
   parts.forEach((part, i) => {
     const key = `${part.row},${part.column}`;
@@ -52,18 +52,17 @@ export function arrange(parts, { height, width }, digits) {
       };
     });
   }
-  return { points, largest, spacing, view: view(points, spacing, { height, width }, digits) };
+  return { points, largest, spacing, view: view(points, spacing, { height, width }) };
 }
 
 /** The part of the picture that is shown: all dots, and at least the middle, where things are. */
-function view(points, spacing, { height, width }, digits) {
-  const border = digits ? 4 / 28 : 0.08;
+function view(points, spacing, { height, width }) {
   const xs = points.map((p) => p.x);
   const ys = points.map((p) => p.y);
-  const left = Math.min(width * border, Math.min(...xs) - spacing * 0.5);
-  const right = Math.max(width * (1 - border), Math.max(...xs) + spacing * 0.5);
-  const top = Math.min(height * border, Math.min(...ys) - spacing * 0.5);
-  const bottom = Math.max(height * (1 - border), Math.max(...ys) + spacing * 0.5);
+  const left = Math.min(width * BORDER, Math.min(...xs) - spacing * 0.5);
+  const right = Math.max(width * (1 - BORDER), Math.max(...xs) + spacing * 0.5);
+  const top = Math.min(height * BORDER, Math.min(...ys) - spacing * 0.5);
+  const bottom = Math.max(height * (1 - BORDER), Math.max(...ys) + spacing * 0.5);
   return { x: left, y: top, width: right - left, height: bottom - top };
 }
 
@@ -114,19 +113,19 @@ export function appearance(part, coupling, { measure, parent, most }) {
   const share = coupling[label];
   const above = parent === null ? top.above : Math.max(0, share - 1 / coupling.length);
   const sent = measure === "above" ? above / most.above : share / most.share;
-  const decided = Math.min(1, Math.sqrt(above / most.aboveAlone));
+  // 0 if all classes get the same, 1 if one gets everything; the root, as most parts of a trained network split
+  const decided = Math.sqrt(above / (1 - 1 / coupling.length));
   return { size: Math.min(1, part.activation * sent), label: above > 0 ? label : null, decided };
 }
 
 /** The largest amounts over all steps, that the sizes are relative to. */
 export function largestSent({ parts, steps }) {
-  const most = { share: 1e-9, above: 1e-9, aboveAlone: 1e-9 };
+  const most = { share: 1e-9, above: 1e-9 };
   for (const { coupling } of steps) {
     coupling.forEach((row, i) => {
       const top = largestShare(row);
       most.share = Math.max(most.share, parts[i].activation * top.share);
       most.above = Math.max(most.above, parts[i].activation * top.above);
-      most.aboveAlone = Math.max(most.aboveAlone, top.above);
     });
   }
   return most;

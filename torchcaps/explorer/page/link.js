@@ -89,6 +89,7 @@ export function readHash(hash) {
     if (!sound) throw new Error("no pose");
     return [dimension, value];
   });
-  const layers = ["picture", "picture1", "picture2"].map((name) => fields.get(name)).filter((text) => text !== null);
+  const layers = [];
+  for (let i = 0; fields.has(`picture${i || ""}`); i++) layers.push(fields.get(`picture${i || ""}`));
   return { model, layers: layers.length ? layers : null, label: whole("class"), pose, step: whole("step") };
 }

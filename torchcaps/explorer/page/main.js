@@ -1,5 +1,6 @@
 // The page as a whole: which model, which picture, and who hears about a change.
 
+import { showAbout } from "./about.js";
 import { Address } from "./address.js";
 import { Answer } from "./answer.js";
 import * as api from "./api.js";
@@ -7,6 +8,7 @@ import { setClassColours } from "./colours.js";
 import { reporter } from "./connection.js";
 import { connectControls } from "./controls.js";
 import { savePicture } from "./export.js";
+import { showLayers } from "./layers.js";
 import { say } from "./message.js";
 import { Pad } from "./pad.js";
 import { count, fromBase64, paint, toBase64 } from "./pictures.js";
@@ -32,6 +34,10 @@ const state = {
   look: null,
   /** @type {?Uint8Array} that were looked at last */
   pixels: null,
+  /** the picture that is on the pad now, as it is sent */
+  text: "",
+  /** whether the page may choose what it begins with; not if a link said so */
+  choosing: true,
   /** @type {?number} the class someone chose; null: the one that was found */
   label: null,
   /** @type {[number, number][]} of a link, until there is a pose to apply them to */
@@ -40,12 +46,12 @@ const state = {
 
 const pad = new Pad(element("pad"), element("pad-hint"));
 const answer = new Answer((label) => chooseClass(label));
-const pose = new Pose((label, numbers, time) => askDecode({ model: state.model, label, numbers, time }));
+const pose = new Pose((label, numbers, time, token) => askDecode({ model: state.model, label, numbers, time, token }));
 const routing = new RoutingPanel();
 
 /* Asking the server */
 
-const problem = reporter(() => (state.sketch ? pictureChanged(true, 0) : start()));
+const problem = reporter(goOn);
 
 const askLook = api.newestWins(
   ({ model, text }) => api.look(model, text),
@@ -54,8 +60,8 @@ const askLook = api.newestWins(
 );
 const askDecode = api.newestWins(
   ({ model, label, numbers }) => api.decode(model, label, numbers),
-  (drawing, { model, label, time }) => {
-    if (model !== state.model || label !== pose.label) return;
+  (drawing, { time, token }) => {
+    if (token !== pose.token) return;
     pose.draw(drawing.pixels);
     measureToFrame("decode", time);
   },
@@ -63,22 +69,37 @@ const askDecode = api.newestWins(
 );
 const askRouting = api.newestWins(
   ({ model, text }) => api.routing(model, text),
-  (data, { model }, last) => {
-    if (model === state.model && last && state.look && !state.look.blank) routing.show(data);
+  (data, { model, text }) => {
+    if (model === state.model && text === state.text) routing.show(data);
   },
   problem,
 );
+
+/** The server is back. */
+function goOn() {
+  const { model, sketch, samples } = state;
+  if (!sketch) {
+    start();
+    return;
+  }
+  pose.stop();
+  if (model.samples > 0 && !samples.length) loadSamples(model, sketch);
+  // the same pose comes again, without what was changed by hand
+  if (state.look && toBase64(state.pixels) === toBase64(sketch.pixels())) state.edits = pose.edits();
+  pictureChanged(true, 0);
+}
 
 /* Changes */
 
 function pictureChanged(final, time) {
   const { model, sketch } = state;
   const pixels = sketch.pixels();
+  state.text = toBase64(pixels);
   paint(element("seen"), pixels, model.picture);
   element("undo").disabled = sketch.history.length === 0;
-  if (!sketch.labels) markSample(element("samples"), -1);
+  markSample(element("samples"), sketch.sample ?? -1);
   routing.stale(true);
-  askLook({ model, sketch, pixels, text: toBase64(pixels), final, time });
+  askLook({ model, sketch, pixels, text: state.text, final, time });
   if (final) address.later();
 }
 
@@ -119,42 +140,38 @@ function chooseClass(label) {
 
 /* Models and pictures */
 
-function about({ architecture, parameters, routing: kind, iterations, card }) {
-  const size = `${parameters.toLocaleString("en")} parameters`;
-  const parts = [architecture, size, `${kind} routing\u00a0×\u00a0${iterations}`];
-  if (card) parts.push(`${Number(card.test_error_percent.toFixed(2))} % test error`);
-  return parts.join(" · ");
-}
-
 async function chooseModel(id, restored = null) {
   const model = state.models.find((each) => each.id === id) ?? state.models[0];
   Object.assign(state, { model, samples: [], look: null, pixels: null });
-  Object.assign(state, { label: restored?.label ?? null, edits: restored?.pose ?? [] });
+  Object.assign(state, { label: restored?.label ?? null, edits: restored?.pose ?? [], choosing: !restored?.layers });
   element("model").value = model.id;
-  element("model-about").textContent = about(model);
+  showAbout(model);
   setClassColours(model.classes.length);
   element("pose-class").replaceChildren(...model.classes.map((name, k) => new Option(name, k)));
   const several = model.objects > 1;
   element("layers").hidden = element("digits-box").hidden = !several;
+  for (const id of ["samples", "digits"]) element(id).replaceChildren();
   for (const button of element("pens").children) button.hidden = button.dataset.tool === "move" && !several;
   chooseTool("draw");
-  const what = several ? "two digits " : "a digit ";
+  const what = several ? `${model.objects === 2 ? "two" : model.objects} digits ` : "a digit ";
   element("pad-hint").textContent = `draw ${model.digits ? what : ""}here`;
   answer.reset(model);
   pose.prepare(model);
   routing.prepare(model);
   if (restored?.step) routing.step = restored.step;
   uploads.forget();
+  element("upload-invert").parentElement.hidden = model.picture.channels !== 1; // colours stay as they are
+  element("upload-centre").parentElement.hidden = !model.digits;
 
   const sketch = new Sketch(model);
   state.sketch = sketch;
   sketch.addEventListener("change", ({ detail }) => {
     if (state.sketch !== sketch) return;
+    uploads.forget();
     forgetChoice();
     pictureChanged(detail.final, detail.time);
   });
-  sketch.addEventListener("layer", showLayer);
-  showLayer();
+  showLayers(element("layers"), sketch);
   pad.show(sketch);
   paint(element("seen"), new Uint8Array(count(model.picture)), model.picture);
   if (restored?.layers) sketch.load(restored.layers);
@@ -185,31 +202,22 @@ async function loadSamples(model, sketch) {
     element("digits-box").hidden = element("digits").childElementCount === 0;
   }
   // A page with something on it says more than an empty one.
-  if (sketch.empty && sketch.history.length === 0) {
-    if (samples.length) showSample(0, 0, true);
-    else sketch.end(0);
-  }
+  if (!state.choosing || !sketch.empty || sketch.history.length) markSample(element("samples"), sketch.sample ?? -1);
+  else if (samples.length) showSample(0, 0, true);
+  else pictureChanged(true, 0);
 }
 
 function showSample(index, time, temporary = false) {
   const sample = state.samples[index];
-  state.sketch.load(sampleLayers(sample, state.model), { labels: sample.labels, temporary, time });
-  state.sample = index;
-  markSample(element("samples"), index);
+  state.sketch.load(sampleLayers(sample, state.model), { labels: sample.labels, sample: index, temporary, time });
 }
 
 function anotherSample(event) {
-  const { samples } = state;
+  const { samples, sketch } = state;
   if (!samples.length) return;
   let index = Math.floor(Math.random() * samples.length);
-  if (index === state.sample) index = (index + 1) % samples.length;
+  if (index === sketch.sample) index = (index + 1) % samples.length;
   showSample(index, event.timeStamp);
-}
-
-function showLayer() {
-  [element("layer-1"), element("layer-2")].forEach((button, i) => {
-    button.setAttribute("aria-pressed", i === state.sketch.active);
-  });
 }
 
 function chooseTool(tool) {
@@ -220,18 +228,21 @@ function chooseTool(tool) {
 
 const uploads = acceptImages(
   { input: element("upload"), invert: element("upload-invert"), centre: element("upload-centre"), target: pad.canvas },
-  async (file, invert, centre, time) => {
-    const { model, sketch } = state;
-    if (!model) return;
+  async (file, { invert, centre }) => {
+    if (!state.model) return null;
     try {
-      const { pixels } = await api.upload(model, file, invert, centre);
-      if (sketch !== state.sketch) return;
-      // One digit of several goes where a drawn one would; anything else is the whole picture.
-      if (model.objects > 1 && model.digits && centre) sketch.put(fromBase64(pixels), null, time);
-      else sketch.load([{ base: fromBase64(pixels), strokes: [] }], { time });
+      return fromBase64((await api.upload(state.model, file, invert, centre)).pixels);
     } catch (error) {
       problem(error);
+      return null;
     }
+  },
+  (pixels, { centre, again, time }) => {
+    const { model, sketch } = state;
+    if (again) sketch.takeBack();
+    // One digit of several goes where a drawn one would; anything else is the whole picture.
+    if (model.objects > 1 && model.digits && centre) sketch.put(pixels, null, time);
+    else sketch.load([{ base: pixels, strokes: [] }], { time });
   },
   say,
 );

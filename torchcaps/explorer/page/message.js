@@ -19,4 +19,9 @@ export function hush() {
   text.textContent = "";
 }
 
+/** For live regions: only when it changes, as it would be read out again. */
+export function setText(node, value) {
+  if (node.textContent !== value) node.textContent = value;
+}
+
 document.getElementById("message-close").addEventListener("click", hush);

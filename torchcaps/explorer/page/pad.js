@@ -1,6 +1,6 @@
 // The drawing pad: turns pointers into strokes of the sketch, and shows it.
 
-import { css, LAYER_TINTS } from "./colours.js";
+import { css, layerTint } from "./colours.js";
 import { asCanvas, newCanvas } from "./pictures.js";
 import { isEmpty, paintStrokes } from "./strokes.js";
 
@@ -8,6 +8,7 @@ import { isEmpty, paintStrokes } from "./strokes.js";
 /** @typedef {"draw"|"erase"|"move"} Tool */
 
 const PEN = 0.072; // of the pad's width
+const ERASER = 5; // the button that a pen's other end is
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
 export class Pad {
@@ -40,10 +41,6 @@ export class Pad {
     this.#fit();
   }
 
-  get busy() {
-    return this.pointer !== null;
-  }
-
   /** Where a pointer is on the pad, 0 to 1. */
   place({ clientX, clientY }) {
     const box = this.canvas.getBoundingClientRect();
@@ -51,45 +48,44 @@ export class Pad {
   }
 
   #down(event) {
-    if (!this.sketch || this.pointer !== null || event.button !== 0) return;
+    if (!this.sketch || this.pointer !== null || ![0, ERASER].includes(event.button)) return;
     event.preventDefault();
     this.canvas.focus({ preventScroll: true, focusVisible: false });
     this.pointer = event.pointerId;
     this.canvas.setPointerCapture(event.pointerId);
-    const { x, y } = this.place(event);
-    if (this.tool === "move") {
-      this.from = { x, y };
+    // until the pointer is lifted, whatever is chosen meanwhile
+    this.using = event.button === ERASER ? "erase" : this.tool;
+    if (this.using === "move") {
+      this.from = this.place(event);
       this.sketch.beginMove();
     } else {
-      this.sketch.begin(round(x), round(y), this.tool === "erase", event.timeStamp);
+      this.sketch.begin(...this.#point(event), this.using === "erase", event.timeStamp);
     }
   }
 
   #move(event) {
     if (event.pointerId !== this.pointer) return;
-    if (this.tool === "move") {
-      this.#drag(event, false);
+    if (this.using === "move") {
+      const { width, height } = this.sketch.model.picture;
+      const { x, y } = this.place(event);
+      this.sketch.moveBy((x - this.from.x) * width, (y - this.from.y) * height, event.timeStamp);
       return;
     }
     const between = event.getCoalescedEvents?.() ?? [];
-    const points = (between.length ? between : [event]).flatMap((each) => {
-      const { x, y } = this.place(each);
-      return [round(x), round(y)];
-    });
+    const points = (between.length ? between : [event]).flatMap((each) => this.#point(each));
     this.sketch.extend(points, event.timeStamp);
   }
 
-  #drag(event, final) {
-    const { width, height } = this.sketch.model.picture;
+  /** Of a stroke: a hand that leaves the pad draws along its edge. */
+  #point(event) {
     const { x, y } = this.place(event);
-    this.sketch.moveBy((x - this.from.x) * width, (y - this.from.y) * height, final, event.timeStamp);
+    return [x, y].map((value) => Math.round(Math.max(0, Math.min(1, value)) * 1000) / 1000);
   }
 
   #up(event) {
     if (event.pointerId !== this.pointer) return;
     this.pointer = null;
-    if (this.tool === "move") this.#drag(event, true);
-    else this.sketch.end(event.timeStamp);
+    this.sketch.end(event.timeStamp);
   }
 
   #key(event) {
@@ -99,7 +95,8 @@ export class Pad {
     }
     event.preventDefault();
     this.sketch.beginMove();
-    this.sketch.moveBy(...arrow, true, event.timeStamp);
+    this.sketch.moveBy(...arrow, event.timeStamp);
+    this.sketch.end(event.timeStamp);
   }
 
   #fit() {
@@ -132,7 +129,7 @@ export class Pad {
     context.fillRect(0, 0, canvas.width, canvas.height);
     context.globalCompositeOperation = "lighter";
     sketch.layers.forEach((layer, i) => {
-      const tint = sketch.layers.length > 1 ? LAYER_TINTS[i] : null;
+      const tint = sketch.layers.length > 1 ? layerTint(i) : null;
       if (!isEmpty(layer)) context.drawImage(this.#layer(layer, tint), 0, 0);
     });
     this.hint.hidden = !(sketch.empty || sketch.temporary);
@@ -153,5 +150,3 @@ export class Pad {
     return this.offstage;
   }
 }
-
-const round = (value) => Math.round(value * 1000) / 1000;

@@ -7,11 +7,16 @@ import { blank, fromBase64, paint } from "./pictures.js";
 const SWING = 0.25;
 const SWING_SECONDS = 3;
 const NOISE = 0.4; // of the pose's length
+const FARTHEST = 10; // that the server draws from
 const element = (id) => document.getElementById(id);
 const norm = (pose) => Math.hypot(...pose);
+const within = (value) => Math.max(-FARTHEST, Math.min(FARTHEST, value));
 
 export class Pose extends EventTarget {
-  /** @param {(label: number, pose: number[], time: number) => void} decode */
+  /** Of which pose a drawing is: one that comes after another pose was shown is late. */
+  token = {};
+
+  /** @param {(label: number, pose: number[], time: number, token: object) => void} decode */
   constructor(decode) {
     super();
     this.decode = decode;
@@ -22,7 +27,8 @@ export class Pose extends EventTarget {
 
   /** @param {Model} model */
   prepare(model) {
-    this.stop();
+    this.stop({ settle: false });
+    this.token = {};
     this.model = model;
     this.label = null;
     this.seen = null;
@@ -53,8 +59,9 @@ export class Pose extends EventTarget {
     const rail = document.createElement("span");
     rail.className = "rail";
     rail.append(origin, input);
-    const output = document.createElement("output");
-    output.htmlFor = input.id;
+    // not <output>, which is read out at every change
+    const output = document.createElement("span");
+    output.className = "number";
     const play = document.createElement("button");
     play.type = "button";
     play.className = "pose-play";
@@ -84,15 +91,16 @@ export class Pose extends EventTarget {
    * @param {?string} drawing of it, if there is one already
    */
   show(label, pose, drawing) {
-    this.stop();
+    this.stop({ settle: false });
+    this.token = {};
     this.label = label;
     this.seen = pose;
     this.pose = pose.slice();
-    const reach = Math.max(1, Math.ceil(Math.max(...pose.map(Math.abs))));
+    const reach = Math.min(FARTHEST, Math.max(1, Math.ceil(Math.max(...pose.map(Math.abs)))));
     this.rows.forEach(({ input, origin }, i) => {
       input.min = -reach;
       input.max = reach;
-      origin.style.setProperty("--at", (pose[i] + reach) / (2 * reach));
+      origin.style.setProperty("--at", (within(pose[i]) + reach) / (2 * reach));
     });
     this.#refresh();
     if (drawing) this.draw(drawing);
@@ -106,7 +114,7 @@ export class Pose extends EventTarget {
   /** @returns {[number, number][]} dimension and value of those changed by hand */
   edits() {
     if (!this.pose) return [];
-    const rounded = (value) => Math.round(value * 1000) / 1000;
+    const rounded = (value) => Math.round(within(value) * 1000) / 1000;
     return this.pose.map((value, i) => [i, rounded(value)]).filter(([i, value]) => value !== rounded(this.seen[i]));
   }
 
@@ -152,12 +160,12 @@ export class Pose extends EventTarget {
     requestAnimationFrame(frame);
   }
 
-  /** Ends a swing where it began. */
-  stop() {
+  /** Ends a swing where it began; without settling if another pose comes anyway. */
+  stop({ settle = true } = {}) {
     if (this.playing === undefined) return;
     this.#mark(this.playing, false);
     this.playing = undefined;
-    this.settle();
+    if (settle) this.settle();
   }
 
   #mark(dimension, on) {
@@ -179,7 +187,7 @@ export class Pose extends EventTarget {
   }
 
   #ask(time) {
-    if (this.model.decodes && this.label !== null) this.decode(this.label, this.pose.slice(), time);
+    if (this.model.decodes && this.label !== null) this.decode(this.label, this.pose.map(within), time, this.token);
   }
 
   /** @param {number} [only] this row */
@@ -191,11 +199,11 @@ export class Pose extends EventTarget {
       box.classList.toggle("changed", Math.abs(this.pose[i] - this.seen[i]) > 0.005);
     });
     const length = norm(this.pose);
-    // of a matrix capsule the activation is a number of its own, not the length of its pose
-    element("pose-length").textContent = this.model.decodes ? `length ${length.toFixed(2)}` : "";
+    const telling = this.model.measure === "length"; // else the activation is a number of its own
+    element("pose-length").textContent = telling && this.model.decodes ? `length ${length.toFixed(2)}` : "";
     element("pose-note").textContent = !this.model.decodes
       ? "This model has no decoder, so a pose cannot be drawn; these are its numbers."
-      : length < 0.1
+      : telling && length < 0.1
         ? "This capsule is hardly active, so there is little to draw. Choose one with a longer bar."
         : "";
   }

@@ -2,8 +2,9 @@
 
 import { Bars, shownClasses } from "./bars.js";
 import { appearance, arrange, drawnParts, largestSent, largestShare, nearest, neighbour } from "./field.js";
+import { setText } from "./message.js";
 import { asCanvas, fromBase64 } from "./pictures.js";
-import { drawRibbons, drawSpark, fillTable, senders, summary, svg } from "./routing_parts.js";
+import { drawRibbons, drawSpark, fillTable, seenBy, senders, summary, svg } from "./routing_parts.js";
 
 /** @typedef {import("./api.js").Routing} Data */
 /** @typedef {import("./api.js").Model} Model */
@@ -16,6 +17,7 @@ export class RoutingPanel extends EventTarget {
   constructor() {
     super();
     this.field = element("field");
+    this.backdrop = svg("g");
     this.parents = new Bars(element("parents"), (label) => this.#pinParent(label));
     this.measure = "share";
     this.step = null; // counted from 1; null until someone chooses: the last one
@@ -26,13 +28,9 @@ export class RoutingPanel extends EventTarget {
   prepare(model) {
     this.stop();
     this.model = model;
-    this.data = null;
-    this.part = null;
-    this.parent = null;
     this.step = null;
-    this.dots = [];
-    this.parents.reset(model.classes);
-    this.field.replaceChildren();
+    this.parents.reset(model.classes, model.measure);
+    this.clear();
     const steps = Math.max(1, model.iterations);
     element("step").max = steps;
     element("step").disabled = element("step-play").disabled = steps < 2;
@@ -48,28 +46,32 @@ export class RoutingPanel extends EventTarget {
   /** @param {Data} data */
   show(data) {
     this.data = data;
-    this.part = this.parent = null;
+    this.parent = this.pinned = null;
     this.stale(false);
     this.most = largestSent(data);
     this.indices = drawnParts(data.parts);
     const drawn = this.indices.map((i) => data.parts[i]);
-    this.layout = arrange(drawn, this.model.drawing, this.model.digits);
+    this.layout = arrange(drawn, this.model.drawing);
     const { view } = this.layout;
     this.field.setAttribute("viewBox", `${view.x} ${view.y} ${view.width} ${view.height}`);
     this.picture = asCanvas(fromBase64(data.seen), this.model.drawing);
     this.patch = svg("rect", { class: "patch", width: data.patch[1], height: data.patch[0] });
-    // Dots stay when only the picture has changed, so that they can grow and shrink into the new one.
+    this.backdrop.replaceChildren(this.#ground(), this.patch);
+    // Dots stay when only the picture has changed: they grow and shrink into the new one, and keep the focus.
     if (this.dots.length !== drawn.length) {
       this.dots = drawn.map((_, i) => svg("circle", { tabindex: i ? -1 : 0, role: "img" }));
+      this.field.replaceChildren(this.backdrop, ...this.dots);
     }
+    this.part = this.#focused();
     this.dots.forEach((dot, i) => {
       dot.setAttribute("cx", this.layout.points[i].x);
       dot.setAttribute("cy", this.layout.points[i].y);
       dot.dataset.part = this.indices[i];
     });
-    this.field.replaceChildren(this.#ground(), this.patch, ...this.dots);
     element("step").max = data.steps.length;
     element("step-count").textContent = data.steps.length;
+    element("patch-size").textContent = seenBy(data.patch, this.model.drawing);
+    element("first-step").hidden = data.steps[0].entropy < data.uniform_entropy - 1e-3;
     this.draw();
   }
 
@@ -91,15 +93,15 @@ export class RoutingPanel extends EventTarget {
 
   clear() {
     this.data = null;
-    this.part = this.parent = null;
+    this.part = this.parent = this.pinned = null;
     this.dots = [];
     this.field.replaceChildren();
     element("ribbons").replaceChildren();
     element("entropy").textContent = element("agreement").textContent = "–";
     for (const id of ["entropy-line", "agreement-line", "goes"]) element(id).replaceChildren();
-    element("routing-summary").textContent = "";
+    setText(element("routing-summary"), "");
     this.stale(false);
-    if (this.model) this.parents.show(this.model.classes.map(() => 0));
+    this.parents.show(this.model.classes.map(() => 0));
   }
 
   get current() {
@@ -149,22 +151,22 @@ export class RoutingPanel extends EventTarget {
     this.looks().forEach(({ size, label, decided }, i) => {
       const { style } = this.dots[i];
       style.setProperty("r", `${this.layout.largest * Math.sqrt(Math.max(size, 0.012))}px`);
-      const strength = Math.round(100 * (label === null ? 0 : 0.25 + 0.75 * decided));
       style.fill = label === null ? "var(--undecided)"
-        : `color-mix(in oklab, var(--class-${label}) ${strength}%, var(--undecided))`;
+        : `color-mix(in oklab, var(--class-${label}) ${Math.round(100 * decided)}%, var(--undecided))`;
       style.opacity = this.parent !== null && label === null ? 0.25 : 0.95;
       this.dots[i].classList.toggle("current", i === this.part);
       this.dots[i].setAttribute("aria-label", this.#name(i));
     });
     this.#outline();
     const classes = shownClasses(steps.at(-1).lengths);
-    this.parents.show(step.lengths, { classes, chosen: this.parent ?? -1 });
+    this.parents.show(step.lengths, { classes, chosen: this.pinned ?? -1 });
     element("entropy").textContent = `${step.entropy.toFixed(3)} of ${uniform.toFixed(3)}`;
     element("agreement").textContent = step.agreement.toFixed(2);
-    drawSpark(element("entropy-line"), steps.map((each) => each.entropy), this.current - 1, uniform);
-    drawSpark(element("agreement-line"), steps.map((each) => each.agreement), this.current - 1);
+    const [entropies, agreements] = ["entropy", "agreement"].map((name) => steps.map((each) => each[name]));
+    drawSpark(element("entropy-line"), entropies, this.current - 1, { span: 0.02 * uniform, top: uniform });
+    drawSpark(element("agreement-line"), agreements, this.current - 1, { span: 0.05 });
     this.#details(step);
-    element("routing-summary").textContent = summary(this.data, this.current, this.model.classes);
+    setText(element("routing-summary"), summary(this.data, this.current, this.model.classes));
   }
 
   #details(step) {
@@ -195,7 +197,9 @@ export class RoutingPanel extends EventTarget {
 
   #pinParent(label) {
     this.pinned = this.pinned === label ? null : label;
-    this.#setParent(this.pinned);
+    this.parent = this.pinned;
+    this.part = null;
+    this.draw();
   }
 
   #listen() {
@@ -235,7 +239,7 @@ export class RoutingPanel extends EventTarget {
       return button ? Number(button.dataset.class) : null;
     };
     list.addEventListener("pointerover", (event) => event.pointerType !== "touch" && this.#setParent(labelOf(event)));
-    list.addEventListener("pointerleave", () => this.#setParent(this.pinned ?? null));
+    list.addEventListener("pointerleave", () => this.#setParent(this.pinned));
     list.addEventListener("focusin", (event) => {
       if (event.target.matches(":focus-visible")) this.#setParent(labelOf(event));
     });

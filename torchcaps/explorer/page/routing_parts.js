@@ -38,13 +38,18 @@ export function drawRibbons(overlay, stage, dot, couplings, parents) {
   overlay.replaceChildren(...paths);
 }
 
-/** A line over the steps with the current one marked, in its own range; dashes at `top` if there is such a value. */
-export function drawSpark(line, values, current, top = null) {
+/**
+ * A line over the steps with the current one marked, in its own range.
+ * @param {{span: number, top?: ?number}} how the least range, so that a rounding error is not a mountain; and where
+ *   dashes are, if anywhere
+ */
+export function drawSpark(line, values, current, { span, top = null }) {
   const [width, height, edge] = [64, 22, 4];
-  const low = Math.min(...values);
-  const high = Math.max(top ?? -Infinity, ...values);
+  const [least, most] = [Math.min(...values), Math.max(top ?? -Infinity, ...values)];
+  const range = Math.max(span, most - least);
+  const low = (least + most - range) / 2;
   const x = (i) => (values.length === 1 ? width / 2 : edge + (i * (width - 2 * edge)) / (values.length - 1));
-  const y = (value) => height - edge - ((value - low) / (high - low || 1)) * (height - 2 * edge);
+  const y = (value) => height - edge - ((value - low) / range) * (height - 2 * edge);
   line.setAttribute("viewBox", `0 0 ${width} ${height}`);
   line.replaceChildren(
     ...(top === null ? [] : [svg("line", { x1: 0, x2: width, y1: y(top), y2: y(top), class: "top" })]),
@@ -88,6 +93,12 @@ export function fillTable(box, couplings, part, senders, names) {
 export function senders({ coupling }, label, names) {
   const more = coupling.filter((row) => row[label] > 1 / row.length + 1e-4).length;
   return `${more} of ${coupling.length} parts send ${names[label]} more than an equal share.`;
+}
+
+/** How much of the picture a part sees. */
+export function seenBy([height, width], picture) {
+  const all = `${picture.width}×${picture.height} pixels`;
+  return height >= picture.height && width >= picture.width ? `all ${all}` : `${width}×${height} of the ${all}`;
 }
 
 /** A step in a sentence, for those who do not see the dots. */

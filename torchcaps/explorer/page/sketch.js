@@ -1,7 +1,7 @@
 // The picture that is being made: one layer, or one for each object, with undo. Layers are never changed in place, so a
 // step back is only the layers as they were.
 
-import { emptyLayer, isEmpty, layerPixels, movedTo, picturePixels, centreOfMass, shifted } from "./strokes.js";
+import { allowedShift, emptyLayer, isEmpty, layerPixels, movedTo, picturePixels, shifted } from "./strokes.js";
 
 /** @typedef {import("./strokes.js").Layer} Layer */
 
@@ -17,8 +17,14 @@ export class Sketch extends EventTarget {
     this.layers = Array.from({ length: Math.max(1, model.objects) }, emptyLayer);
     this.active = 0;
     this.history = [];
+    /** Only there to be looked at until someone draws. */
     this.temporary = false;
+    /** @type {?number[]} the classes it shows, if they are known */
     this.labels = null;
+    /** @type {?number} the test picture that it is */
+    this.sample = null;
+    /** What a pointer is doing, on the layer where it began. Whatever else changes the sketch ends it. */
+    this.open = null;
   }
 
   get empty() {
@@ -38,8 +44,11 @@ export class Sketch extends EventTarget {
     this.dispatchEvent(new CustomEvent("change", { detail: { final, time } }));
   }
 
+  /** Before every change: ends what is open, and keeps what undo brings back. */
   #remember() {
-    this.history.push({ layers: this.layers, labels: this.labels });
+    this.open = null;
+    const { layers, active, temporary, labels, sample } = this;
+    this.history.push({ layers, active, temporary, labels, sample });
     if (this.history.length > LONGEST_HISTORY) this.history.shift();
   }
 
@@ -49,6 +58,7 @@ export class Sketch extends EventTarget {
 
   activate(index) {
     if (index >= this.layers.length || index === this.active) return;
+    this.end();
     this.active = index;
     this.dispatchEvent(new Event("layer"));
   }
@@ -57,16 +67,19 @@ export class Sketch extends EventTarget {
     this.#remember();
     // The picture that the page opened with is there to be looked at; the first line starts a new one.
     if (this.temporary && !erase) this.layers = this.layers.map(emptyLayer);
-    this.temporary = false;
-    this.labels = null;
-    const layer = this.layers[this.active];
-    this.#setLayer(this.active, { ...layer, strokes: [...layer.strokes, { erase, points: [x, y] }] });
+    Object.assign(this, { temporary: false, labels: null, sample: null });
+    const at = this.active;
+    const layer = this.layers[at];
+    this.open = { kind: "stroke", at, changed: true };
+    this.#setLayer(at, { ...layer, strokes: [...layer.strokes, { erase, points: [x, y] }] });
     this.#changed(false, time);
   }
 
   /** @param {number[]} points x and y in turn */
   extend(points, time) {
-    const layer = this.layers[this.active];
+    if (this.open?.kind !== "stroke") return;
+    const { at } = this.open;
+    const layer = this.layers[at];
     const stroke = layer.strokes.at(-1);
     const grown = stroke.points.slice();
     for (let i = 0; i < points.length; i += 2) {
@@ -74,37 +87,73 @@ export class Sketch extends EventTarget {
       if (far) grown.push(points[i], points[i + 1]);
     }
     if (grown.length === stroke.points.length) return;
-    this.#setLayer(this.active, { ...layer, strokes: [...layer.strokes.slice(0, -1), { ...stroke, points: grown }] });
+    this.#setLayer(at, { ...layer, strokes: [...layer.strokes.slice(0, -1), { ...stroke, points: grown }] });
     this.#changed(false, time);
   }
 
+  /** Starts a movement of the active layer, which `moveBy` then does as a whole: one step of undo. */
+  beginMove() {
+    this.end();
+    this.open = { kind: "move", at: this.active, layer: this.layers[this.active], changed: false };
+  }
+
+  /** @param {number} right in pixels of the model's picture, since the movement began */
+  moveBy(right, down, time) {
+    if (this.open?.kind !== "move") return;
+    const { at, layer, changed } = this.open;
+    const { base, strokes } = layer;
+    const { picture } = this.model;
+    const [x, y] = base ? allowedShift(base, picture, right, down) : [right, down];
+    if (!changed && x === 0 && y === 0) return;
+    if (!changed) {
+      this.#remember();
+      this.open = { kind: "move", at, layer, changed: true };
+    }
+    // what it shows is still the same
+    Object.assign(this, { temporary: false, sample: null });
+    const move = (value, i) => value + (i % 2 ? y / picture.height : x / picture.width);
+    this.#setLayer(at, {
+      base: base && shifted(base, picture, x, y),
+      strokes: strokes.map((stroke) => ({ ...stroke, points: stroke.points.map(move) })),
+    });
+    this.#changed(false, time);
+  }
+
+  /** The stroke or the movement is complete; nothing if there is none. */
   end(time) {
-    this.#changed(true, time);
+    const changed = this.open?.changed;
+    this.open = null;
+    if (changed) this.#changed(true, time);
   }
 
   clear(time) {
     if (this.empty) return;
     this.#remember();
     this.layers = this.layers.map(emptyLayer);
-    this.temporary = false;
-    this.labels = null;
-    if (this.active !== 0) this.activate(0);
+    Object.assign(this, { temporary: false, labels: null, sample: null });
+    this.activate(0);
     this.#changed(true, time);
   }
 
   undo(time) {
+    if (this.takeBack()) this.#changed(true, time);
+  }
+
+  /** A step back that nobody hears of, because something else comes in its place at once. */
+  takeBack() {
     const before = this.history.pop();
-    if (!before) return;
-    Object.assign(this, before, { temporary: false });
-    this.#changed(true, time);
+    if (!before) return false;
+    Object.assign(this, before, { open: null });
+    this.dispatchEvent(new Event("layer"));
+    return true;
   }
 
   /** Shows these layers: of a test picture, an upload or a link. */
-  load(layers, { labels = null, temporary = false, time } = {}) {
-    if (!this.empty) this.#remember();
+  load(layers, { labels = null, sample = null, temporary = false, time } = {}) {
+    // the first picture is nothing that could be undone
+    if (this.history.length || !this.empty) this.#remember();
     this.layers = Array.from({ length: this.layers.length }, (_, i) => layers[i] ?? emptyLayer());
-    this.labels = labels;
-    this.temporary = temporary;
+    Object.assign(this, { labels, sample, temporary });
     this.#changed(true, time);
   }
 
@@ -112,41 +161,11 @@ export class Sketch extends EventTarget {
   put(pixels, at, time) {
     this.#remember();
     if (this.temporary) this.layers = this.layers.map(emptyLayer);
-    this.temporary = false;
-    this.labels = null;
+    Object.assign(this, { temporary: false, labels: null, sample: null });
     const { picture } = this.model;
     const base = at ? movedTo(pixels, picture, at.x * picture.width, at.y * picture.height) : pixels;
     this.#setLayer(this.active, { base, strokes: [] });
     this.activate((this.active + 1) % this.layers.length);
     this.#changed(true, time);
-  }
-
-  /** Starts a movement of the active layer, which `moveBy` then does as a whole: one step of undo. */
-  beginMove() {
-    this.#remember();
-    this.temporary = false;
-    this.moved = this.layers[this.active];
-  }
-
-  /** @param {number} right in pixels of the model's picture, since the movement began */
-  moveBy(right, down, final, time) {
-    const { picture } = this.model;
-    const { base, strokes } = this.moved;
-    const [x, y] = base ? this.#allowed(base, Math.round(right), Math.round(down)) : [right, down];
-    const move = (value, i) => value + (i % 2 ? y / picture.height : x / picture.width);
-    this.#setLayer(this.active, {
-      base: base && shifted(base, picture, x, y),
-      strokes: strokes.map((stroke) => ({ ...stroke, points: stroke.points.map(move) })),
-    });
-    this.#changed(final, time);
-  }
-
-  /** As far as a digit's middle may go. */
-  #allowed(base, right, down) {
-    const { picture } = this.model;
-    const mass = centreOfMass(base, picture.width);
-    if (!mass) return [0, 0];
-    const limit = (now, by, side) => Math.round(Math.max(-5 - now + side / 2, Math.min(5 - now + side / 2, by)));
-    return [limit(mass.x, right, picture.width), limit(mass.y, down, picture.height)];
   }
 }

@@ -14,7 +14,7 @@ const LONGER_SIDE = 20;
 const PEN = 2.4;
 const LARGEST_SCALE = 4; // a dot stays a dot
 const MIDDLE = 14.5; // of the centre of mass, as measured on the data: pixel 14, of which the middle is at 14.5
-export const FARTHEST = 4; // that a digit's box may be from the middle where a picture shows several
+const FARTHEST = 4; // that a digit's box may be from the middle where a picture shows several
 const SOFT = [0.1, 0.8, 0.1];
 const GAIN = 1.2; // the middle of a line is white in spite of the softness
 
@@ -188,12 +188,23 @@ export function shifted(pixels, { channels, height, width }, right, down) {
   return moved;
 }
 
+/** How far a digit's middle is from the picture's, in pixels; null of black. */
+function offset(pixels, { height, width }) {
+  const mass = centreOfMass(pixels, width);
+  const own = MIDDLE - DIGIT / 2; // of a digit in its own box
+  return mass && { x: mass.x - own - width / 2, y: mass.y - own - height / 2 };
+}
+
+/** As much of a movement as leaves a digit's picture where the data have it. @returns {[number, number]} pixels */
+export function allowedShift(pixels, shape, right, down) {
+  const now = offset(pixels, shape);
+  return now ? [within(now.x + right) - within(now.x), within(now.y + down) - within(now.y)] : [0, 0];
+}
+
 /** Moves a digit's picture so that its middle is where asked (in pixels), as far as the data have it. */
 export function movedTo(pixels, shape, x, y) {
-  const mass = centreOfMass(pixels, shape.width);
-  if (!mass) return pixels;
-  const offset = MIDDLE - DIGIT / 2; // of a digit in its own box
-  const now = { x: within(mass.x - offset - shape.width / 2), y: within(mass.y - offset - shape.height / 2) };
-  const then = { x: within(x - shape.width / 2), y: within(y - shape.height / 2) };
-  return shifted(pixels, shape, then.x - now.x, then.y - now.y);
+  const now = offset(pixels, shape);
+  if (!now) return pixels;
+  const by = allowedShift(pixels, shape, x - shape.width / 2 - now.x, y - shape.height / 2 - now.y);
+  return shifted(pixels, shape, ...by);
 }

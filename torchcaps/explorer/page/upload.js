@@ -1,12 +1,27 @@
 // Images of one's own: chosen, dropped on the pad, or pasted.
 
 /**
+ * The newest wins: an image that was asked for before something else came onto the pad is not shown any more.
  * @param {{input: HTMLInputElement, invert: HTMLSelectElement, centre: HTMLInputElement, target: HTMLElement}} controls
- * @param {(file: Blob, invert: string, centre: boolean, time: number) => void} send
+ * @param {(file: Blob, how: {invert: string, centre: boolean}) => Promise<?Uint8Array>} read null if it cannot be read
+ * @param {(pixels: Uint8Array, how: {centre: boolean, again: boolean, time: number}) => void} show `again`: in the
+ *   place of what the same image was read as before
  * @param {(sentence: string) => void} complain
+ * @returns {{forget: () => void}} to be called at every change of the picture, `show` included
  */
-export function acceptImages({ input, invert, centre, target }, send, complain) {
-  let last = null;
+export function acceptImages({ input, invert, centre, target }, read, show, complain) {
+  /** @type {?{file: Blob, shown: boolean}} a new object for each reading, so that an older one knows that it is late */
+  let current = null;
+
+  const bring = async (file, again, time) => {
+    const own = { file, shown: again };
+    current = own;
+    const how = { invert: invert.value, centre: centre.checked };
+    const pixels = await read(file, how);
+    if (current !== own) return;
+    if (pixels) show(pixels, { centre: how.centre, again, time });
+    current = pixels ? { file, shown: true } : null;
+  };
 
   const give = (file, time) => {
     if (!file) return;
@@ -14,8 +29,7 @@ export function acceptImages({ input, invert, centre, target }, send, complain) 
       complain(`“${file.name}” is not an image.`);
       return;
     }
-    last = file;
-    send(file, invert.value, centre.checked, time);
+    bring(file, false, time);
   };
 
   input.addEventListener("change", (event) => {
@@ -24,7 +38,7 @@ export function acceptImages({ input, invert, centre, target }, send, complain) 
   });
 
   // another way of reading the image that is there already
-  const again = (event) => give(last, event.timeStamp);
+  const again = (event) => current && bring(current.file, current.shown, event.timeStamp);
   invert.addEventListener("change", again);
   centre.addEventListener("change", again);
 
@@ -47,5 +61,5 @@ export function acceptImages({ input, invert, centre, target }, send, complain) 
     if (item) give(item.getAsFile(), event.timeStamp);
   });
 
-  return { forget: () => (last = null) };
+  return { forget: () => (current = null) };
 }
