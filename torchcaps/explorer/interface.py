@@ -89,14 +89,15 @@ class Workers:
         self.uploads.close()
 
 
-def _chosen(request: Request, model: Annotated[str, Path(max_length=100, description="a model's id")]) -> Subject:
+# Both are coroutines because FastAPI takes plain functions to a thread, which costs more than they do.
+async def _chosen(request: Request, model: Annotated[str, Path(max_length=100, description="a model's id")]) -> Subject:
     subjects: dict[str, Subject] = request.app.state.subjects
     if model not in subjects:
         raise HTTPException(404, f"There is no model {model!r}; there are {', '.join(subjects)}.")
     return subjects[model]
 
 
-def _workers(request: Request) -> Workers:
+async def _workers(request: Request) -> Workers:
     workers: Workers = request.app.state.workers
     return workers
 
