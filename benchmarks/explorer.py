@@ -103,7 +103,7 @@ def load_rows(address: str, process: int, clients: int, seconds: float) -> list[
         (f"{who}: median of an answer", "", 1000 * statistics.median(times), "ms"),
         (f"{who}: answers", "", len(times) / seconds, "/s"),
         (f"{who}: memory of the server after {WARM_UP:.0f} s", "", warm[0], "MB"),
-        (f"{who}: growth from then to the end", "flat", warm[-1] - warm[0], "MB"),
+        (f"{who}: growth from then to the end", "≈ 0", warm[-1] - warm[0], "MB"),
     ]
 
 

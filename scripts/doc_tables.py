@@ -40,8 +40,9 @@ def bars(name: str) -> str:
     """A table of what was measured against which bar."""
     lines = ["| | bar | measured |", "| --- | --- | --- |"]
     for row in rows(name):
-        bar = f"{row['bar']} {row['unit']}" if row["bar"] else ""
-        lines.append(f"| {row['what']} | {bar} | {float(row['measured']):.3g} {row['unit']} |")
+        bar = f"{row['bar']} {row['unit']}".rstrip() if row["bar"] else ""
+        measured = f"{float(row['measured']):.3g} {row['unit']}".rstrip()
+        lines.append(f"| {row['what']} | {bar} | {measured} |")
     return "\n".join(lines)
 
 
