@@ -10,10 +10,8 @@ READY := $(VENV)/.ready
 train: setup
 	@$(BIN)/torchcaps train --evaluate
 
-# One more than two cores: tests of processes and of the page wait a good deal.
-WORKERS ?= 3
 test: lint types browser
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 	@$(HAS_BROWSER) || $(NO_BROWSER)
 
 # The explorer's page is tested in a real Chromium. Where it can be installed it is; else the tests of the page are skipped.

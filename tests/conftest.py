@@ -8,6 +8,16 @@ settings.register_profile("torchcaps", deadline=None, derandomize=True, max_exam
 settings.load_profile("torchcaps")
 
 
+LONGEST = ("test_processes.py", "test_every_model.py", "test_page.py", "test_reproduce.py", "test_tutorials.py",
+           "test_explorer_fuzz.py", "test_explain.py")  # fmt: skip
+
+
+def pytest_collection_modifyitems(items):
+    """The longest first: begun last, one of them would keep a process busy while the others have nothing left."""
+    order = {name: at for at, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path.name, len(LONGEST)))
+
+
 @pytest.fixture(autouse=True)
 def _seeded():
     torch.manual_seed(0)

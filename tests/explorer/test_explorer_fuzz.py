@@ -34,7 +34,7 @@ OPERATIONS = [
 ]
 BOTH = pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
 OF_MODELS = pytest.mark.parametrize(("path", "method"), OPERATIONS[1:])
-QUICK = settings(max_examples=20, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=12, suppress_health_check=list(HealthCheck))
 
 
 @pytest.fixture(scope="module")

@@ -42,7 +42,7 @@ def test_text_capsules_with_every_routing(routing):
     options = {"routing": routing} | ({} if routing == "dynamic" else {"leaky": False, "amend": False})
     sizes = {"filters": 6, "types": 3, "pose": 4, "ngrams": [2, 3]}
     if routing == "frozen":  # which keeps a table for a fixed number of children, one for each of many positions
-        sizes |= {"length": 23, "ngrams": [4]}
+        sizes |= {"length": 23, "ngrams": [14]}
     assert_model(create_model("text-capsnet-b", (40, 6), 3, **sizes, **options), (40, 6))
 
 

@@ -115,7 +115,7 @@ def test_two_processes_are_interrupted_and_resumed(tiny_data, tmp_path):
     """Also with a decoder that has no part in the loss."""
     common = (
         "--epochs",
-        "40",
+        "20",
         "--devices",
         "2",
         "--training.checkpoint_every",
