@@ -40,10 +40,10 @@ def test_texts_of_any_length(name, batch, length, classes, seed):
 def test_text_capsules_with_every_routing(routing):
     torch.manual_seed(0)
     options = {"routing": routing} | ({} if routing == "dynamic" else {"leaky": False, "amend": False})
-    sizes = {"filters": 6, "types": 3, "pose": 4, "ngrams": [2, 3]}
+    sizes = {"filters": 6, "types": 3, "pose": 4, "ngram": 2}
     if routing == "frozen":  # which keeps a table for a fixed number of children, one for each of many positions
-        sizes |= {"length": 23, "ngrams": [14]}
-    assert_model(create_model("text-capsnet-b", (40, 6), 3, **sizes, **options), (40, 6))
+        sizes |= {"length": 23, "ngram": 14}
+    assert_model(create_model("text-capsnet-a", (40, 6), 3, **sizes, **options), (40, 6))
 
 
 @pytest.mark.parametrize("name", list_models("images"))

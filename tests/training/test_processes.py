@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+from torchcaps.cli import main
 from torchcaps.training import runs
 
 TORCHCAPS = [sys.executable, "-m", "torchcaps"]
@@ -38,6 +39,13 @@ def run(*words, check=True, **options):
     return done
 
 
+def run_here(*words):
+    """The same in this process, where nothing is to be stopped: a new one takes seconds to begin."""
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 0
+
+
 def wait_for(path, process, seconds=120):
     end = time.monotonic() + seconds
     while not path.exists():
@@ -62,7 +70,7 @@ def wait_until_it_trains(folder, process):
 def test_killed_at_random_moments_it_ends_with_the_same_weights(tiny_data, tmp_path):
     """SIGKILL at random, then SIGTERM and Ctrl-C; a checkpoint is written every step, so some kills hit its writing."""
     options = ("--epochs", "30", "--training.checkpoint_every", "1")
-    run(*arguments(tiny_data, *options, "--output", str(tmp_path / "whole")))
+    run_here(*arguments(tiny_data, *options, "--output", str(tmp_path / "whole")))
     folder = tmp_path / "broken"
     command = [*TORCHCAPS, *arguments(tiny_data, *options, "--output", str(folder))]
     seed = time.time_ns()
@@ -82,19 +90,20 @@ def test_killed_at_random_moments_it_ends_with_the_same_weights(tiny_data, tmp_p
             assert process.returncode == 130
             assert f"torchcaps train --resume {folder}" in errors
             assert "Traceback" not in errors
-    run("train", "--resume", str(folder))
+    run_here("train", "--resume", str(folder))
     assert (folder / runs.WEIGHTS).read_bytes() == (tmp_path / "whole" / runs.WEIGHTS).read_bytes()
     assert rows(folder) == rows(tmp_path / "whole")
     assert not list(folder.glob(".*"))
 
 
-def test_killed_before_its_first_checkpoint_it_begins_again(tiny_data, tmp_path):
+def test_killed_before_its_first_checkpoint_it_begins_again(tiny_data, tmp_path, capsys):
     folder = tmp_path / "run"
     process = start([*TORCHCAPS, *arguments(tiny_data, "--epochs", "1", "--output", str(folder))])
     wait_for(folder / runs.RECIPE, process)
     process.kill()
     process.communicate()
-    assert "from the beginning" in run("train", "--resume", str(folder)).stdout
+    run_here("train", "--resume", str(folder))
+    assert "from the beginning" in capsys.readouterr().out
 
 
 def test_files_that_cannot_be_written_are_reported(tiny_data, tmp_path):
@@ -140,7 +149,7 @@ def test_two_processes_are_interrupted_and_resumed(tiny_data, tmp_path):
 @pytest.mark.parametrize("launcher", ["devices", "torchrun"])
 def test_two_processes_follow_the_same_curve_as_one(tiny_data, tmp_path, launcher):
     common = arguments(tiny_data, "--epochs", "3", "--seed", "5")
-    run(*common, "--output", str(tmp_path / "one"))
+    run_here(*common, "--output", str(tmp_path / "one"))
     two = [*common, "--training.accelerator", "cpu", "--output", str(tmp_path / "two")]
     if launcher == "devices":
         done = run(*two, "--devices", "2")

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.analysis.gradients import evaluating
+from torchcaps.analysis.receptive import ImageCapsules, receptive_centres, receptive_size
 from torchcaps.capsules import Capsules
 from torchcaps.layers import CapsuleConv2d, CapsuleLinear, ClassCapsules
 from torchcaps.models.capsnet import CapsNet
 from torchcaps.models.matrix_capsnet import MatrixCapsNet
 from torchcaps.ops.result import RoutingTrace
 
-ImageCapsules = CapsNet | MatrixCapsNet
 CapsuleLayer = CapsuleLinear | CapsuleConv2d | ClassCapsules
 
 DEAD = 0.01
@@ -126,7 +126,7 @@ def routing_by_layer(model: nn.Module, images: Tensor, batch: int = 64) -> list[
                 parts = zip(torch.split(capsules.pose, count), torch.split(capsules.activation, count), strict=True)
                 for pose, activation in parts:
                     some_capsules = Capsules(pose, activation)
-                    found[name].append(_measured(layer, some_capsules, _trace(layer, some_capsules)))
+                    found[name].append(_measured(layer, some_capsules, traced(layer, some_capsules)))
                 capsules = layer(capsules)
     objects = model.objects if isinstance(model, CapsNet) else 1
     last = layers[-1][0]
@@ -156,16 +156,14 @@ class Flow(NamedTuple):
     patch: tuple[int, int]
 
 
-def routing_flow(model: nn.Module, image: Tensor) -> Flow:
-    """Follow one image ``[C, H, W]`` into the class capsules, iteration by iteration."""
+def routing_flow(model: nn.Module, image: Tensor, iterations: int | None = None) -> Flow:
+    """Follow one image ``[C, H, W]`` into the class capsules, iteration by iteration, or for another number of them."""
     model = require_image_capsules(model)
     if image.dim() != 3:
         raise ValueError(f"one image has shape [channels, height, width], got {tuple(image.shape)}.")
     with evaluating(model), torch.inference_mode():
-        children = model.primary_capsules(image[None])
-        if isinstance(model, MatrixCapsNet):
-            children = model.conv_capsules(children)
-        trace = _trace(model.class_capsules, children)
+        children = class_children(model, image[None])
+        trace = traced(model.class_capsules, children, iterations)
         measured = _measured(model.class_capsules, children, trace)
     grid = children.activation.shape[1:]  # H, W, T
     steps, classes = trace.activation.shape[0], model.classes
@@ -180,38 +178,6 @@ def routing_flow(model: nn.Module, image: Tensor) -> Flow:
     )
 
 
-def receptive_centres(model: ImageCapsules, size: tuple[int, int]) -> Tensor:
-    """Row and column of the middle of what each child of the class capsules sees: ``[H, W, 2]``.
-
-    A window of k with stride s and padding p, over a grid whose position i is at o + i·j, puts position i at
-    o + j((k − 1)/2 − p) + i·j·s.
-    """
-    at, jump, _ = _receptive(model)
-    rows, columns = (o + j * torch.arange(n) for o, j, n in zip(at, jump, size, strict=True))
-    return torch.stack(torch.meshgrid(rows, columns, indexing="ij"), dim=-1)
-
-
-def receptive_size(model: ImageCapsules) -> tuple[int, int]:
-    """Height and width of what a child of the class capsules sees: 1 + Σ (k − 1)·j over the layers below it."""
-    height, width = _receptive(model)[2]
-    return height, width
-
-
-def _receptive(model: ImageCapsules) -> tuple[list[float], list[int], list[int]]:
-    """Down and across: where the first child's middle is, how far the next one is, and how much each sees."""
-    at, jump, side = [0.0, 0.0], [1, 1], [1, 1]
-    for layer in (*model.stem, model.primary.conv, *getattr(model, "conv_capsules", ())):
-        if isinstance(layer, nn.ZeroPad2d):  # a small image on its canvas: left, right, top, bottom
-            at = [at[0] - layer.padding[2], at[1] - layer.padding[0]]
-        elif isinstance(layer, nn.Conv2d | CapsuleConv2d):
-            assert not isinstance(layer.padding, str)  # no layer here is made with a name
-            for dim, (kernel, padding) in enumerate(zip(layer.kernel_size, layer.padding, strict=True)):
-                at[dim] += jump[dim] * ((kernel - 1) / 2 - padding)
-                side[dim] += jump[dim] * (kernel - 1)
-                jump[dim] *= layer.stride[dim]
-    return at, jump, side
-
-
 def require_image_capsules(model: nn.Module) -> ImageCapsules:
     """Raise unless the routing of this model can be followed; return it."""
     if isinstance(model, CapsNet | MatrixCapsNet):
@@ -220,6 +186,12 @@ def require_image_capsules(model: nn.Module) -> ImageCapsules:
         f"the routing of images can be followed in a CapsNet or a MatrixCapsNet; a {type(model).__name__} has no "
         "capsules on an image grid."
     )
+
+
+def class_children(model: ImageCapsules, images: Tensor) -> Capsules:
+    """What is routed to the class capsules: images ``[B, C, H, W]`` → capsules on a grid."""
+    capsules: Capsules = model.primary_capsules(images)
+    return model.conv_capsules(capsules) if isinstance(model, MatrixCapsNet) else capsules
 
 
 class _Measured(NamedTuple):
@@ -244,8 +216,9 @@ def _routed_layers(model: ImageCapsules) -> list[tuple[str, CapsuleLayer]]:
     return [*named, ("class_capsules", model.class_capsules)]
 
 
-def _trace(layer: CapsuleLayer, capsules: Capsules) -> RoutingTrace:
-    trace = layer.route(capsules, trace=True).trace
+def traced(layer: CapsuleLayer, capsules: Capsules, iterations: int | None = None) -> RoutingTrace:
+    """Every iteration of a layer, of another number of them if one is given."""
+    trace = layer.route(capsules, trace=True, iterations=iterations).trace
     assert trace is not None  # it was asked for
     return trace
 

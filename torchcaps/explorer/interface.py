@@ -18,6 +18,7 @@ from torchcaps.explorer.schemas import (
     Models,
     Problem,
     Routing,
+    RoutingRequest,
     Samples,
     Uploaded,
 )  # fmt: skip
@@ -132,9 +133,9 @@ async def decode(subject: Chosen, workers: Working, request: DecodeRequest) -> D
 
 
 @interface.post("/{model}/routing")
-async def routing(subject: Chosen, workers: Working, request: LookRequest) -> Routing:
-    """How a picture's parts are routed to the classes, iteration by iteration."""
-    return await workers.models(subject.routing, request.pixels)
+async def routing(subject: Chosen, workers: Working, request: RoutingRequest) -> Routing:
+    """How a picture's parts are routed to the classes, iteration by iteration, also for more than in training."""
+    return await workers.models(subject.routing, request.pixels, request.iterations)
 
 
 @interface.post("/{model}/upload", openapi_extra=IMAGE_BODY)

@@ -10,6 +10,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from torchcaps.analysis.iterations import MOST_ITERATIONS
+
 LARGEST_POSE = 64
 """Numbers in a pose that a request may carry; models with longer ones are refused when the explorer starts."""
 
@@ -67,6 +69,7 @@ class ModelInfo(BaseModel):
     )
     routing: str
     iterations: int
+    most_iterations: int = Field(description="that a routing can be asked for; as many as iterations if no others")
     decodes: bool = Field(description="whether reconstructions can be asked for")
     samples: int = Field(description="test pictures at hand")
     card: Card | None
@@ -96,6 +99,14 @@ class LookRequest(Strict):
     """A picture to look at."""
 
     pixels: Pixels
+
+
+class RoutingRequest(LookRequest):
+    """A picture to route."""
+
+    iterations: int | None = Field(
+        None, ge=1, le=MOST_ITERATIONS, description="in place of those that the model was trained with"
+    )
 
 
 class Drawing(BaseModel):

@@ -13,7 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from torchcaps.analysis.couplings import ImageCapsules, require_image_capsules, routing_flow
+from torchcaps.analysis.couplings import class_children, require_image_capsules, routing_flow
+from torchcaps.analysis.iterations import MOST_ITERATIONS
+from torchcaps.analysis.receptive import ImageCapsules
 from torchcaps.capsules import Capsules
 from torchcaps.explorer.schemas import (
     LARGEST_POSE,
@@ -34,6 +36,8 @@ from torchcaps.training.specs import ModelSpec, RunError
 
 MOST_SIDE = 256
 """Pixels: larger pictures would be slow to send at every stroke."""
+MOST_COUPLINGS = 1_000_000
+"""Of all steps together: more would take a browser seconds to read."""
 
 _DIGITS = 4  # behind the decimal point, of all numbers that are sent
 
@@ -81,6 +85,7 @@ class Subject:
         routing, blank = self.model.class_capsules.routing, torch.zeros(1, *self.spec.image_shape)
         with torch.inference_mode():
             poses = self.model(blank).capsules.pose
+        iterations = int(getattr(routing, "iterations", 1))
         return ModelInfo(
             id=self.id,
             title=self.title,
@@ -96,17 +101,25 @@ class Subject:
             if isinstance(self.model, CapsNet) and not isinstance(routing, EMRouting)
             else "activation",
             routing=type(routing).__name__.removesuffix("Routing").lower(),
-            iterations=int(getattr(routing, "iterations", 1)),
+            iterations=iterations,
+            most_iterations=max(iterations, MOST_ITERATIONS) if self._goes_on(blank[0]) else iterations,
             decodes=self.decoder is not None,
             samples=len(self.samples),
             card=self.card,
         )
 
+    def _goes_on(self, blank: Tensor) -> bool:
+        """Whether its routing can be asked for more iterations than in training, and the page can show them all."""
+        try:
+            return routing_flow(self.model, blank, MOST_ITERATIONS).coupling.numel() <= MOST_COUPLINGS
+        except ValueError:  # it has none, or a schedule that ends
+            return False
+
     def look(self, pixels: str) -> Look:
         """What the model finds in a picture."""
         picture = self._picture(pixels)
         with torch.inference_mode():
-            capsules = self.model.class_capsules(self._children(self._prepared(picture)))
+            capsules = self.model.class_capsules(class_children(self.model, self._prepared(picture)[None]))
             found = capsules.activation[0].topk(self.objects).indices
             drawings = self._drawn(capsules, found)
         return Look(
@@ -134,10 +147,14 @@ class Subject:
             (drawing,) = self._drawn(Capsules.from_pose(poses), torch.tensor([label]))
         return Drawing(label=label, pixels=to_base64(drawing))
 
-    def routing(self, pixels: str) -> Routing:
-        """How a picture's parts are routed to the classes, iteration by iteration."""
+    def routing(self, pixels: str, iterations: int | None = None) -> Routing:
+        """How a picture's parts are routed to the classes, iteration by iteration, or for another number of them."""
         picture = self._picture(pixels)
-        flow = routing_flow(self.model, self._prepared(picture))
+        if iterations == self.info.iterations:
+            iterations = None
+        if iterations is not None and self.info.most_iterations == self.info.iterations:
+            raise RequestError(f"{self.title} can only be routed as it was trained, in {self.info.iterations} steps.")
+        flow = routing_flow(self.model, self._prepared(picture), iterations)
         activation = flow.child_activation.flatten().tolist()
         types = flow.child_activation.shape[-1]
         places = flow.places.flatten(0, 1).repeat_interleave(types, dim=0).tolist()
@@ -181,11 +198,6 @@ class Subject:
         if not standardize:
             preparation = replace(preparation, standardize=False)
         return preparation.patches(preparation.resized(picture[None].contiguous()))[0, 0]
-
-    def _children(self, image: Tensor) -> Capsules:
-        """What is routed to the class capsules."""
-        capsules = self.model.primary_capsules(image[None])
-        return capsules if isinstance(self.model, CapsNet) else self.model.conv_capsules(capsules)
 
     def _drawn(self, capsules: Capsules, labels: Tensor) -> list[Tensor]:
         """A picture for each of the classes ``[n]``; none without a decoder."""

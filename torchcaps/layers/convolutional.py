@@ -130,10 +130,13 @@ class CapsuleConv1d(_CapsuleConv):
         weight = self.effective_weight()[: len(table)]
         return torch.einsum("bpwtrd,pwtjdc->bpwtjrc", poses[:, table], weight).flatten(-2)
 
-    def route(self, capsules: Capsules, trace: bool = False, coupling: bool = True) -> RoutingOutput:
+    def route(
+        self, capsules: Capsules, trace: bool = False, coupling: bool = True, iterations: int | None = None
+    ) -> RoutingOutput:
         """See :class:`CapsuleConv2d`; with ``positions`` the windows at each position are routed on their own."""
         if self.positions is None:
-            return super().route(capsules, trace, coupling)
+            return super().route(capsules, trace, coupling, iterations)
+        routing = self.routing if iterations is None else self.routing.with_iterations(iterations)
         poses, activation, mask = self.as_routed(capsules)
         (width,), (stride,) = self.kernel_size, self.stride
         (out,) = self.windows(tuple(capsules.activation.shape[1:-1])).out
@@ -147,7 +150,7 @@ class CapsuleConv1d(_CapsuleConv):
             here = slice(at * stride, at * stride + width)
             seen = None if mask is None else mask[:, here]
             children = (poses[:, here], weight[at], activation[:, here], alone)
-            found.append(self.routing.route_windows(*children, mask=seen, coupling=coupling, trace=trace))
+            found.append(routing.route_windows(*children, mask=seen, coupling=coupling, trace=trace))
         return _joined(found)
 
 

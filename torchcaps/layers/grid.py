@@ -78,11 +78,17 @@ class GridCapsules(nn.Module):
         """What is added to the votes of each position; nothing here."""
         return None
 
-    def route(self, capsules: Capsules, trace: bool = False, coupling: bool = True) -> RoutingOutput:
-        """The parents ``[B, P, J, ·]`` with the coupling ``[B, P, W, T, J]`` and, if asked for, every iteration."""
+    def route(
+        self, capsules: Capsules, trace: bool = False, coupling: bool = True, iterations: int | None = None
+    ) -> RoutingOutput:
+        """The parents ``[B, P, J, ·]`` with the coupling ``[B, P, W, T, J]`` and, if asked for, every iteration.
+
+        With ``iterations`` as many of them in place of the routing's own number.
+        """
         poses, activation, mask = self.as_routed(capsules)
         size = tuple(capsules.activation.shape[1:-1])
-        return self.routing.route_windows(
+        routing = self.routing if iterations is None else self.routing.with_iterations(iterations)
+        return routing.route_windows(
             poses,
             self.effective_weight(),
             activation,

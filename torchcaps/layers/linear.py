@@ -86,10 +86,11 @@ class CapsuleLinear(nn.Module):
         """û ``[B, I, J, D]`` from children in any arrangement; zero for masked ones."""
         return self._votes(self._checked(capsules))
 
-    def route(self, capsules: Capsules, trace: bool = False) -> RoutingOutput:
-        """The parents together with the coupling and, if asked for, every iteration."""
+    def route(self, capsules: Capsules, trace: bool = False, iterations: int | None = None) -> RoutingOutput:
+        """The parents together with the coupling and, if asked for, every iteration; or another number of them."""
         children = self._checked(capsules)
-        output: RoutingOutput = self.routing(self._votes(children), children.activation, children.mask, trace)
+        routing = self.routing if iterations is None else self.routing.with_iterations(iterations)
+        output: RoutingOutput = routing(self._votes(children), children.activation, children.mask, trace)
         return output
 
     def forward(self, capsules: Capsules) -> Capsules:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
-from torchcaps.checks import require_choice
+from torchcaps.checks import require_choice, require_count
 from torchcaps.ops.result import RoutingOutput
 from torchcaps.ops.routed import routed_linear
 from torchcaps.ops.windows import Windows
@@ -121,6 +122,18 @@ class Routing(nn.Module):
         return route_each_window(
             self, poses, weight, activation, windows, shift=shift, mask=mask, coupling=coupling, trace=trace
         )
+
+    def with_iterations(self, iterations: int) -> Routing:
+        """This very routing, parameters and all, with another number of iterations: what if it went on?
+
+        A schedule that lists a value per iteration must be long enough, else a ValueError says so when it routes.
+        """
+        if not hasattr(self, "iterations"):
+            raise ValueError(f"{type(self).__name__} has no iterations, so it cannot have another number of them.")
+        require_count("iterations", iterations)
+        other = copy.copy(self)
+        other.iterations = iterations  # type: ignore[assignment] # not every Routing has them
+        return other
 
     def require_built(self) -> None:
         """Raise unless the sizes are known."""

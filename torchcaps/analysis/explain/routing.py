@@ -13,6 +13,7 @@ from torchcaps.analysis.explain.cases import answer_in_words, case_numbers, show
 from torchcaps.analysis.explain.flow import Drawing, colour_of, drawn_wholes, flow_png, lay_out, panel_svgs
 from torchcaps.analysis.explain.subject import Subject
 from torchcaps.analysis.gradients import LayerGradient, gradient_norms
+from torchcaps.analysis.iterations import Iterated, iterated
 from torchcaps.analysis.pages import Section, text
 from torchcaps.analysis.pictures import Picture
 from torchcaps.losses import CapsuleLoss
@@ -21,6 +22,7 @@ from torchcaps.models.matrix_capsnet import MatrixCapsNet
 
 MOST_IMAGES = 200
 """Couplings are measured on so many images, gradients on a batch of the recipe's size."""
+SHOWN_ITERATIONS = (1, 2, 3, 5, 10, 20)
 
 
 def section_of_routing(subject: Subject) -> Section:
@@ -30,12 +32,16 @@ def section_of_routing(subject: Subject) -> Section:
     layers = routing_by_layer(subject.model, subject.batch.inputs[chosen])
     iterates = _iterates(subject)
     measured, charts = _couplings(layers, len(chosen), iterates)
+    other = iterated(subject.model, subject.batch.inputs[chosen], subject.labels[chosen])
+    if other is not None:
+        measured += _iterations(other, len(chosen))
     gradients, bars, gradient_numbers = _gradients(subject)
     numbers = {
         "flows": flow_numbers,
         "images": len(chosen),
         "layers": [{**_layer_numbers(layer), "iterates": iterates} for layer in layers],
         "gradients": gradient_numbers,
+        **({} if other is None else {"other_iterations": _iterations_numbers(other)}),
     }
     return Section("routing", "Routing", flows + measured + gradients, [*pictures, *charts, bars], numbers)
 
@@ -143,6 +149,42 @@ def _iteration_table(layers: Sequence[LayerRouting]) -> str:
             rows.append([f"{text(layer.name)} <small>{step + 1}</small>", *cells, flips])
     head = ["layer <small>iteration</small>", "entropy", "polarisation", "agreement", "objective", "flips"]
     return pages.table(head, rows, "Couplings of every layer, iteration by iteration")
+
+
+def _iterations(other: Iterated, images: int) -> str:
+    """What the class layer would do with fewer and with more iterations."""
+    shown = sorted({*SHOWN_ITERATIONS, other.trained})
+    rows = []
+    for count in shown:
+        at = count - 1
+        shares = [pages.percent(float(values[at])) for values in (other.accuracy, other.changed)]
+        values = (other.entropy, other.polarisation, other.present, other.absent)
+        cells = [pages.number(float(value[at])) for value in values]
+        rows.append([f"{count}{' <small>as trained</small>' * (count == other.trained)}", *shares, *cells])
+    trained, last = other.trained - 1, shown[-1] - 1
+    words = (
+        f"After {shown[-1]} iterations in place of {other.trained} the entropy is "
+        f"{pages.number(float(other.entropy[last]))} in place of {pages.number(float(other.entropy[trained]))} nats, "
+        f"{pages.percent(float(other.changed[last]))} of the answers are others, and the classes that are not in an "
+        f"image have a mean activation of {pages.number(float(other.absent[last]))} in place of "
+        f"{pages.number(float(other.absent[trained]))}."
+    )
+    head = ["iterations", "accuracy", "other answers", "entropy", "polarisation", "present classes", "absent classes"]
+    return (
+        "<h3>If routing stopped earlier, or went on</h3>"
+        + pages.paragraph(
+            "The class layer with another number of iterations than it was trained with, on the same "
+            f"{pages.counted(images, 'image')}; all weights stay as they are. Other answers are those that differ "
+            "from the trained number's. The last two columns are mean activations."
+        )
+        + pages.paragraph(words, "says")
+        + pages.table(head, rows, "The class layer with other numbers of iterations")
+    )
+
+
+def _iterations_numbers(other: Iterated) -> dict[str, Any]:
+    numbers = {name: getattr(other, name).tolist() for name in Iterated._fields if name != "trained"}
+    return {"trained": other.trained, **numbers}
 
 
 def _dead_table(layers: Sequence[LayerRouting]) -> str:

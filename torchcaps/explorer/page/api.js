@@ -3,7 +3,7 @@
 /** @typedef {{channels: number, height: number, width: number}} Shape */
 /** @typedef {{id: string, title: string, architecture: string, parameters: number, picture: Shape, drawing: Shape,
  *   classes: string[], objects: number, digits: boolean, pose_size: number, measure: string, routing: string,
- *   iterations: number, decodes: boolean, samples: number, card: ?{data: string,
+ *   iterations: number, most_iterations: number, decodes: boolean, samples: number, card: ?{data: string,
  *   test_error_percent: number, command: string, seed: number, training_minutes: number}}} Model */
 /** @typedef {{label: number, pixels: string}} Drawing */
 /** @typedef {{lengths: number[], found: number[], poses: number[][], drawings: Drawing[], blank: boolean}} Look */
@@ -51,7 +51,7 @@ export const look = (model, pixels) => post(`${of(model)}/look`, { pixels });
 /** @returns {Promise<Drawing>} */
 export const decode = (model, label, pose) => post(`${of(model)}/decode`, { label, pose });
 /** @returns {Promise<Routing>} */
-export const routing = (model, pixels) => post(`${of(model)}/routing`, { pixels });
+export const routing = (model, pixels, iterations) => post(`${of(model)}/routing`, { pixels, iterations });
 /** @returns {Promise<{pixels: string}>} */
 export const upload = (model, bytes, invert, centre) =>
   ask(`${of(model)}/upload?invert=${invert}&centre=${centre}`, {

@@ -28,7 +28,7 @@ export function connectControls(page) {
     pad.canvas.focus();
   });
   pose.addEventListener("edit", () => address.later());
-  routing.addEventListener("step", () => address.later());
+  for (const change of ["step", "steps"]) routing.addEventListener(change, () => address.later());
 
   const step = (by) => (event) => {
     if (!element("routing").contains(event.target)) return;

@@ -3,7 +3,8 @@
 import { count, fromBase64, toBase64 } from "./pictures.js";
 
 /** @typedef {import("./strokes.js").Layer} Layer */
-/** @typedef {{model: string, layers: ?string[], label: ?number, pose: [number, number][], step: ?number}} State */
+/** @typedef {{model: string, layers: ?string[], label: ?number, pose: [number, number][], step: ?number,
+ *   steps: ?number}} State */
 
 const LONGEST = 200_000; // characters of an address
 const LARGEST = 2_000_000; // characters of a picture when unpacked
@@ -59,12 +60,13 @@ export async function unpackLayer(text, model) {
 }
 
 /** @returns {Promise<string>} with its # */
-export async function writeHash({ model, layers, label, pose, step }) {
+export async function writeHash({ model, layers, label, pose, step, steps }) {
   const packed = await Promise.all(layers.map(packLayer));
   const fields = [`model=${encodeURIComponent(model)}`, ...packed.map((text, i) => `picture${i || ""}=${text}`)];
   if (label !== null) fields.push(`class=${label}`);
   if (pose.length) fields.push(`pose=${pose.map(([dimension, value]) => `${dimension}:${value}`).join(",")}`);
   if (step !== null) fields.push(`step=${step}`);
+  if (steps !== null) fields.push(`steps=${steps}`);
   const hash = `#${fields.join("&")}`;
   if (hash.length > LONGEST) throw new Error("This picture is too large to be put into a link.");
   return hash;
@@ -91,5 +93,6 @@ export function readHash(hash) {
   });
   const layers = [];
   for (let i = 0; fields.has(`picture${i || ""}`); i++) layers.push(fields.get(`picture${i || ""}`));
-  return { model, layers: layers.length ? layers : null, label: whole("class"), pose, step: whole("step") };
+  const [label, step, steps] = ["class", "step", "steps"].map(whole);
+  return { model, layers: layers.length ? layers : null, label, pose, step, steps };
 }

@@ -68,9 +68,9 @@ const askDecode = api.newestWins(
   problem,
 );
 const askRouting = api.newestWins(
-  ({ model, text }) => api.routing(model, text),
-  (data, { model, text }) => {
-    if (model === state.model && text === state.text) routing.show(data);
+  ({ model, text, steps }) => api.routing(model, text, steps),
+  (data, { model, text, steps }) => {
+    if (model === state.model && text === state.text && steps === routing.steps) routing.show(data);
   },
   problem,
 );
@@ -117,7 +117,7 @@ function showLook(look, { model, sketch, pixels, text, final, time }, last) {
     state.edits = [];
   }
   if (look.blank) routing.clear();
-  else askRouting({ model, text });
+  else askRouting({ model, text, steps: routing.steps });
   address.later();
 }
 
@@ -157,8 +157,7 @@ async function chooseModel(id, restored = null) {
   element("pad-hint").textContent = `draw ${model.digits ? what : ""}here`;
   answer.reset(model);
   pose.prepare(model);
-  routing.prepare(model);
-  if (restored?.step) routing.step = restored.step;
+  routing.prepare(model, restored ?? {});
   uploads.forget();
   element("upload-invert").parentElement.hidden = model.picture.channels !== 1; // colours stay as they are
   element("upload-centre").parentElement.hidden = !model.digits;
@@ -253,7 +252,13 @@ const address = new Address(() => {
   const { model, sketch, label } = state;
   if (!sketch || !state.look) return null;
   const edits = state.edits.length ? state.edits : pose.edits();
-  return { model: model.id, layers: sketch.layers, label, pose: edits, step: routing.step };
+  const { step, steps } = routing;
+  return { model: model.id, layers: sketch.layers, label, pose: edits, step, steps };
+});
+
+routing.addEventListener("steps", () => {
+  const { model, look, text } = state;
+  if (look && !look.blank) askRouting({ model, text, steps: routing.steps });
 });
 
 connectControls({

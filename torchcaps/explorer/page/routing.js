@@ -5,6 +5,7 @@ import { appearance, arrange, drawnParts, largestSent, largestShare, nearest, ne
 import { setText } from "./message.js";
 import { asCanvas, fromBase64 } from "./pictures.js";
 import { drawRibbons, drawSpark, fillTable, seenBy, senders, summary, svg } from "./routing_parts.js";
+import { offerSteps } from "./steps.js";
 
 /** @typedef {import("./api.js").Routing} Data */
 /** @typedef {import("./api.js").Model} Model */
@@ -12,6 +13,7 @@ import { drawRibbons, drawSpark, fillTable, seenBy, senders, summary, svg } from
 const element = (id) => document.getElementById(id);
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 const SECONDS_A_STEP = 1;
+const SECONDS_OF_ALL = 6; // many steps are played faster
 
 export class RoutingPanel extends EventTarget {
   constructor() {
@@ -21,20 +23,27 @@ export class RoutingPanel extends EventTarget {
     this.parents = new Bars(element("parents"), (label) => this.#pinParent(label));
     this.measure = "share";
     this.step = null; // counted from 1; null until someone chooses: the last one
+    this.steps = null; // how many; null: as many as in training
     this.#listen();
   }
 
-  /** @param {Model} model */
-  prepare(model) {
+  /** @param {Model} model @param {{step?: ?number, steps?: ?number}} [chosen] by a link */
+  prepare(model, { step, steps } = {}) {
     this.stop();
     this.model = model;
-    this.step = null;
+    this.step = step || null;
+    this.steps = offerSteps(model, steps, (count) => {
+      this.stop();
+      Object.assign(this, { steps: count, step: null });
+      this.stale(true);
+      this.dispatchEvent(new Event("steps"));
+    });
     this.parents.reset(model.classes, model.measure);
     this.clear();
-    const steps = Math.max(1, model.iterations);
-    element("step").max = steps;
-    element("step").disabled = element("step-play").disabled = steps < 2;
-    element("step-count").textContent = steps;
+    const count = this.steps ?? Math.max(1, model.iterations);
+    element("step").max = count;
+    element("step").disabled = element("step-play").disabled = count < 2;
+    element("step-count").textContent = count;
     this.#labelStep();
   }
 
@@ -69,6 +78,7 @@ export class RoutingPanel extends EventTarget {
       dot.dataset.part = this.indices[i];
     });
     element("step").max = data.steps.length;
+    element("step").disabled = element("step-play").disabled = data.steps.length < 2;
     element("step-count").textContent = data.steps.length;
     element("patch-size").textContent = seenBy(data.patch, this.model.drawing);
     element("first-step").hidden = data.steps[0].entropy < data.uniform_entropy - 1e-3;
@@ -105,7 +115,8 @@ export class RoutingPanel extends EventTarget {
   }
 
   get current() {
-    return Math.max(1, Math.min(this.step ?? Infinity, this.data?.steps.length ?? this.model?.iterations ?? 1));
+    const count = this.data?.steps.length ?? this.steps ?? this.model?.iterations ?? 1;
+    return Math.max(1, Math.min(this.step ?? Infinity, count));
   }
 
   setStep(step) {
@@ -127,7 +138,7 @@ export class RoutingPanel extends EventTarget {
     this.timer = setInterval(() => {
       if (this.current >= this.data.steps.length) this.stop();
       else this.setStep(this.current + 1);
-    }, SECONDS_A_STEP * 1000);
+    }, 1000 * Math.min(SECONDS_A_STEP, SECONDS_OF_ALL / this.data.steps.length));
   }
 
   stop() {
