@@ -142,6 +142,7 @@ class Flow(NamedTuple):
         parent_activation: ``[r, J]``.
         entropy: ``[r]``, :func:`coupling_entropy`.
         agreement: ``[r]``, as in :class:`LayerRouting`.
+        agreements: ``[r, J]``: the same for the votes for each parent alone.
         places: ``[H, W, 2]``: row and column of the pixel in the middle of what each child sees; half numbers lie
             between two pixels. With padding it may lie outside the image.
         patch: height and width of what each child sees.
@@ -152,6 +153,7 @@ class Flow(NamedTuple):
     parent_activation: Tensor
     entropy: Tensor
     agreement: Tensor
+    agreements: Tensor
     places: Tensor
     patch: tuple[int, int]
 
@@ -173,6 +175,7 @@ def routing_flow(model: nn.Module, image: Tensor, iterations: int | None = None)
         trace.activation.reshape(steps, classes),
         measured.entropy[:, 0],
         measured.agreement[:, 0],
+        measured.agreements[:, 0],
         receptive_centres(model, (grid[0], grid[1])),
         receptive_size(model),
     )
@@ -201,6 +204,7 @@ class _Measured(NamedTuple):
     polarisation: Tensor  # [r, b]
     objective: Tensor  # [r, b]
     agreement: Tensor  # [r, b]
+    agreements: Tensor  # [r, b, P·J]
     parent_activation: Tensor  # [r, b, P·J]
     child_activation: Tensor  # [b, I]
     received: Tensor  # [b, P·J]
@@ -230,14 +234,16 @@ def _measured(layer: CapsuleLayer, capsules: Capsules, trace: RoutingTrace) -> _
         votes, coupling = votes[:, None, :, None], coupling[:, :, None, :, None]  # [b, P, W, T, J, D], [r, …, J]
         poses, parents = poses[:, :, None], parents[:, :, None]  # [r, b, P, J, D], [r, b, P, J]
     directions = torch.einsum("rbpwtj,bpwtjd->rbpjd", coupling, nn.functional.normalize(votes, dim=-1))
-    agreeing = (directions * nn.functional.normalize(poses, dim=-1)).flatten(2).sum(dim=2)
+    agreeing = (directions * nn.functional.normalize(poses, dim=-1)).sum(dim=-1).flatten(2)  # [r, b, P·J]
+    sent = coupling.sum(dim=(3, 4)).flatten(2)  # [r, b, P·J]
     received = coupling[-1].sum(dim=(2, 3))  # [b, P, J]
     by_child, choices = _by_child(layer, capsules, coupling)
     return _Measured(
         coupling_entropy(by_child),
         polarisation(by_child, choices),
         trace.objective,
-        agreeing / coupling.flatten(2).sum(dim=2).clamp_min(_NOTHING),
+        agreeing.sum(dim=2) / sent.sum(dim=2).clamp_min(_NOTHING),
+        agreeing / sent.clamp_min(_NOTHING),
         parents.flatten(2),
         capsules.activation.flatten(1),
         (received / received.mean(dim=-1, keepdim=True).clamp_min(_NOTHING)).flatten(1),

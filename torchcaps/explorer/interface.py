@@ -7,7 +7,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any, TypeVar
 
-import torch
 from fastapi import APIRouter, Depends, HTTPException, Path, Request
 
 from torchcaps.explorer.schemas import (
@@ -59,8 +58,7 @@ class Pool:
     """
 
     def __init__(self, threads: int, most: int) -> None:
-        # One image gains nothing from several threads of torch.
-        self._threads = ThreadPoolExecutor(threads, "explorer", initializer=torch.set_num_threads, initargs=(1,))
+        self._threads = ThreadPoolExecutor(threads, "explorer")
         self._most, self._waiting = most, 0
 
     async def __call__(self, work: Callable[..., T], *arguments: Any) -> T:

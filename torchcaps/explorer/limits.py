@@ -11,6 +11,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 MOST_JSON = 1_000_000
 MOST_UPLOAD = 8_000_000
 UPLOAD_ENDING = "/upload"
+MOST_REQUESTS = 600
+"""That are being answered; further ones are told to come back. Each may hold a body in memory."""
 
 HEADERS = {
     "Content-Security-Policy": (
@@ -28,7 +30,7 @@ HEADERS = {
 
 
 class Guard:
-    """Refuse foreign host names and bodies that are too large; add security headers to everything.
+    """Refuse foreign names, too much at once and too large bodies; add security headers to everything.
 
     A page elsewhere can make a browser ask a server on loopback under the page's own name (DNS rebinding), so a server
     that is meant for this machine only answers to this machine's names.
@@ -40,6 +42,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, hosts: Sequence[str] | None = None) -> None:
         self.app, self.hosts = app, None if hosts is None else {host.lower() for host in hosts}
+        self._answering = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """See ASGI."""
@@ -59,13 +62,24 @@ class Guard:
             refusal = JSONResponse({"detail": f"this server does not answer to the name {name!r}."}, 421)
             await refusal(scope, receive, send_with_headers)
             return
+        if self._answering >= MOST_REQUESTS:
+            refusal = JSONResponse({"detail": "Too many requests at once; try again in a second."}, 429)
+            await refusal(scope, receive, send_with_headers)
+            return
+        self._answering += 1
+        try:
+            await self._answer(scope, receive, send_with_headers)
+        finally:
+            self._answering -= 1
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         most = MOST_UPLOAD if scope["path"].endswith(UPLOAD_ENDING) else MOST_JSON
         body = await _body(scope, receive, most)
         if body is None:
             refusal = JSONResponse({"detail": f"at most {most:,} bytes can be sent here."}, 413)
-            await refusal(scope, receive, send_with_headers)
+            await refusal(scope, receive, send)
             return
-        await self.app(scope, _replayed(body, receive), send_with_headers)
+        await self.app(scope, _replayed(body, receive), send)
 
 
 def host_name(header: str) -> str:

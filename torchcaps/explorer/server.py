@@ -10,6 +10,7 @@ import threading
 import webbrowser
 from collections.abc import Callable, Sequence
 
+import torch
 import uvicorn
 
 from torchcaps.explorer.app import create_app
@@ -17,7 +18,6 @@ from torchcaps.training.specs import RunError
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 FIRST_PORT, PORTS = 8650, 50
-MOST_CONNECTIONS = 600
 
 
 class _Server(uvicorn.Server):
@@ -62,6 +62,21 @@ def listen(host: str, port: int | None) -> socket.socket:
     raise RunError(f"{taken} taken on {host}. Give another one with --port, or 0 for any that is free.")
 
 
+def _address(host: str, port: int) -> str:
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+
+
+def own_address() -> str | None:
+    """Under which others reach this machine, None if it is in no network; nothing is sent to find out."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as found:
+        try:
+            found.connect(("192.0.2.1", 9))  # an address for documentation, of nobody; UDP only chooses a route
+        except OSError:
+            return None
+        own: str = found.getsockname()[0]
+    return None if own == "0.0.0.0" else own
+
+
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach it."""
     try:
@@ -89,22 +104,26 @@ def serve(
         browser: open a browser.
         say: receives lines of text for the user.
     """
+    torch.set_num_threads(1)  # one image gains nothing from several; not in create_app, as it is for all of a process
     listening = listen(host, port)
     with listening:
         local = is_loopback(host)
         app = create_app(runs, data_dir=data_dir, hosts=(*LOOPBACK, host) if local else None)
-        shown = "localhost" if host in ("127.0.0.1", "0.0.0.0", "::") else host
-        address = f"http://{f'[{shown}]' if ':' in shown else shown}:{listening.getsockname()[1]}/"
+        everywhere = host in ("0.0.0.0", "::")
+        bound = listening.getsockname()[1]
+        address = _address("localhost" if everywhere or host == "127.0.0.1" else host, bound)
 
         def ready() -> None:
             say(f"The explorer is at {address}  (Ctrl-C stops it)")
             if not local:
                 say(f"It listens on {host}: others on your network can use it. There is no password.")
+            if everywhere and (own := own_address()) is not None:
+                say(f"Their address for it: {_address(own, bound)}  (links that you share are to begin with it, too)")
             if browser:
                 threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, server_header=False, timeout_keep_alive=30,
-            timeout_graceful_shutdown=2, limit_concurrency=MOST_CONNECTIONS,
+            timeout_graceful_shutdown=2,
         )  # fmt: skip
         _Server(config, ready).run(sockets=[listening])

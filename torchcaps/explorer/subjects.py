@@ -172,6 +172,7 @@ class Subject:
                     lengths=_numbers(flow.parent_activation[at]),
                     entropy=float(flow.entropy[at]),
                     agreement=float(flow.agreement[at]),
+                    agreements=_numbers(flow.agreements[at]),
                     coupling=[_numbers(row) for row in flow.coupling[at].flatten(0, 2)],
                 )
                 for at in range(len(flow.coupling))

@@ -34,7 +34,9 @@ export class Address {
       if (!found) return null;
       const model = models.find((each) => each.id === found.model);
       if (!model) throw new Error(`no model ${found.model}`);
-      if (found.label !== null && found.label >= model.classes.length) throw new Error("no such class");
+      for (const label of [found.label, found.watched]) {
+        if (label !== null && label >= model.classes.length) throw new Error("no such class");
+      }
       const layers = found.layers && (await Promise.all(found.layers.map((text) => unpackLayer(text, model))));
       return { ...found, layers };
     } catch {

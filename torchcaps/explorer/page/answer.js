@@ -5,6 +5,7 @@ import { css, layerTint } from "./colours.js";
 import { setText } from "./message.js";
 import { asCanvas, blank, fromBase64, paint, paintTogether, similarity } from "./pictures.js";
 import { names } from "./samples.js";
+import { isEmpty } from "./strokes.js";
 
 /** @typedef {import("./api.js").Model} Model */
 /** @typedef {import("./api.js").Look} Look */
@@ -30,7 +31,7 @@ export class Answer {
     element("pictures").classList.toggle("undrawn", !model.decodes);
     element("alone").hidden = model.objects < 2 || !model.decodes;
     element("alone").replaceChildren();
-    element("reconstruction-caption").textContent = ["redrawn", "redrawn, both"][model.objects - 1] ?? "redrawn, all";
+    element("reconstruction-caption").textContent = "redrawn";
     const many = model.classes.length > this.bars.rows.length;
     element("bars-note").hidden = !many;
     element("bars-note").textContent = many
@@ -68,7 +69,7 @@ export class Answer {
     if (this.look) this.bars.show(this.look.lengths, { found: this.look.blank ? [] : this.look.found, chosen: label });
   }
 
-  #words({ blank: black, found, lengths }, labels) {
+  #words({ blank: black, found, besides, lengths }, labels) {
     const prediction = element("prediction");
     const note = element("prediction-note");
     prediction.classList.toggle("blank", black);
@@ -84,7 +85,11 @@ export class Answer {
     const right = labels && sameSet(labels, found);
     const truth = labels ? ` · labelled ${names(labels, this.model)} ${right ? "✓" : "✗"}` : "";
     const hardly = found.some((label) => lengths[label] < UNSURE) ? "hardly sure: " : "";
-    note.textContent = `${hardly}${this.model.measure} ${sure}${truth}`;
+    const more = besides.length
+      ? `. This network was trained on ${this.model.objects} and always finds as many; what it takes for the rest: ` +
+        besides.map((label) => `${this.model.classes[label]} (${lengths[label].toFixed(2)})`).join(", ")
+      : "";
+    note.textContent = `${hardly}${this.model.measure} ${sure}${truth}${more}`;
   }
 
   #several(look, sketch) {
@@ -93,9 +98,12 @@ export class Answer {
     const same = drawing.height === picture.height && drawing.width === picture.width;
     // A reconstruction wears the colour of the digit that it resembles, so pens and answers match.
     const swap = same && drawn.length === 2 && crossed(drawn, [sketch.layerPixels(0), sketch.layerPixels(1)]);
+    const only = drawn.length === 1 && !sketch.whole ? sketch.layers.findIndex((layer) => !isEmpty(layer)) : 0;
     drawn.forEach((each, i) => {
-      each.tint = layerTint(swap ? 1 - i : i);
+      each.tint = layerTint(swap ? 1 - i : i + only);
     });
+    const caption = ["redrawn", "redrawn, both"][drawn.length - 1] ?? "redrawn, all";
+    element("reconstruction-caption").textContent = caption;
     this.coloured = drawn;
     paintTogether(element("reconstruction"), drawn, drawing);
     element("alone").replaceChildren(

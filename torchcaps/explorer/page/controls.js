@@ -28,7 +28,7 @@ export function connectControls(page) {
     pad.canvas.focus();
   });
   pose.addEventListener("edit", () => address.later());
-  for (const change of ["step", "steps"]) routing.addEventListener(change, () => address.later());
+  for (const change of ["step", "steps", "watch"]) routing.addEventListener(change, () => address.later());
 
   const step = (by) => (event) => {
     if (!element("routing").contains(event.target)) return;
@@ -45,9 +45,12 @@ export function connectControls(page) {
     m: () => page.several() && page.chooseTool("move"),
     ArrowLeft: step(-1),
     ArrowRight: step(1),
+    ",": () => routing.move(-1),
+    ".": () => routing.move(1),
     Escape: () => {
       pose.stop();
       routing.stop();
+      routing.unpin();
       hush();
     },
     "?": helpDialog(),

@@ -12,8 +12,8 @@ const FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', s
 
 const paper = () =>
   isDark()
-    ? { page: "#101317", panel: "#181c22", ink: "#e9ebee", soft: "#a3acb8", track: "#2a313b", undecided: "#707a88" }
-    : { page: "#f6f5f1", panel: "#ffffff", ink: "#1b1f24", soft: "#59616d", track: "#e8e6e0", undecided: "#a4a9b0" };
+    ? { page: "#101317", panel: "#181c22", ink: "#e9ebee", soft: "#a3acb8", track: "#2a313b", undecided: "#8f99a7" }
+    : { page: "#f6f5f1", panel: "#ffffff", ink: "#1b1f24", soft: "#59616d", track: "#e8e6e0", undecided: "#6b7280" };
 
 function write(context, text, x, y, { size = 16, weight = 400, colour, align = "left", width } = {}) {
   context.font = `${weight} ${size}px ${FONT}`;
@@ -143,8 +143,10 @@ export function compose(state) {
     write(context, `Routing, step ${routing.current} of ${routing.data.steps.length}`, 790, 120,
       { size: 15, weight: 600, colour: colours.ink });
     field(context, state, 790, 138, 370, colours);
+    const { label, value } = routing.agreement();
     write(context, `entropy ${step.entropy.toFixed(2)} of ${routing.data.uniform_entropy.toFixed(2)}   ·   ` +
-      `agreement ${step.agreement.toFixed(2)}`, 790, 570, { size: 14, colour: colours.soft });
+      `agreement ${value.toFixed(2)} for ${model.classes[label]}`, 790, 570, { size: 14, colour: colours.soft });
+    write(context, routing.measureInWords(), 790, 590, { size: 13, colour: colours.soft });
   }
   const capsule = model.measure === "length" ? "Length: how sure. Direction:" : "Activation: how sure. Pose:";
   const lesson = `${capsule} how it looks. Routing: parts go where their votes agree.`;

@@ -16,8 +16,11 @@ let letters = stored();
 /** @param {Record<string, (event: KeyboardEvent) => void>} actions by key */
 export function listenToKeys(actions) {
   addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
-    if (document.querySelector("dialog[open]")) return;
+    if (event.altKey || event.defaultPrevented || document.querySelector("dialog[open]")) return;
+    if (event.ctrlKey || event.metaKey) {
+      if (event.key === "z" && !event.shiftKey) actions.z?.(event);
+      return;
+    }
     // those who speak to their computer press letters without meaning it
     if (!letters && event.key.length === 1) return;
     const { target } = event;

@@ -1,10 +1,10 @@
-// The whole state in the address, after the #: model, picture, class, pose, step. Nothing is sent to the server for it.
+// The whole state in the address, after the #: model, picture, class, pose, routing. Nothing is sent to the server for it.
 
 import { count, fromBase64, toBase64 } from "./pictures.js";
 
 /** @typedef {import("./strokes.js").Layer} Layer */
 /** @typedef {{model: string, layers: ?string[], label: ?number, pose: [number, number][], step: ?number,
- *   steps: ?number}} State */
+ *   steps: ?number, whole: boolean, measure: string, watched: ?number}} State */
 
 const LONGEST = 200_000; // characters of an address
 const LARGEST = 2_000_000; // characters of a picture when unpacked
@@ -60,13 +60,16 @@ export async function unpackLayer(text, model) {
 }
 
 /** @returns {Promise<string>} with its # */
-export async function writeHash({ model, layers, label, pose, step, steps }) {
+export async function writeHash({ model, layers, whole, label, pose, step, steps, measure, watched }) {
   const packed = await Promise.all(layers.map(packLayer));
   const fields = [`model=${encodeURIComponent(model)}`, ...packed.map((text, i) => `picture${i || ""}=${text}`)];
   if (label !== null) fields.push(`class=${label}`);
   if (pose.length) fields.push(`pose=${pose.map(([dimension, value]) => `${dimension}:${value}`).join(",")}`);
   if (step !== null) fields.push(`step=${step}`);
   if (steps !== null) fields.push(`steps=${steps}`);
+  if (measure !== "share") fields.push(`size=${measure}`);
+  if (watched !== null) fields.push(`watch=${watched}`);
+  if (whole) fields.push("objects=all");
   const hash = `#${fields.join("&")}`;
   if (hash.length > LONGEST) throw new Error("This picture is too large to be put into a link.");
   return hash;
@@ -79,7 +82,7 @@ export function readHash(hash) {
   const fields = new URLSearchParams(hash.slice(1));
   const model = fields.get("model");
   if (!model) throw new Error("no model");
-  const whole = (name) => {
+  const number = (name) => {
     const text = fields.get(name);
     if (text === null) return null;
     if (!/^\d{1,6}$/.test(text)) throw new Error(`no ${name}`);
@@ -93,6 +96,8 @@ export function readHash(hash) {
   });
   const layers = [];
   for (let i = 0; fields.has(`picture${i || ""}`); i++) layers.push(fields.get(`picture${i || ""}`));
-  const [label, step, steps] = ["class", "step", "steps"].map(whole);
-  return { model, layers: layers.length ? layers : null, label, pose, step, steps };
+  const [label, step, steps, watched] = ["class", "step", "steps", "watch"].map(number);
+  const measure = fields.get("size") === "above" ? "above" : "share";
+  const whole = fields.get("objects") === "all";
+  return { model, layers: layers.length ? layers : null, whole, label, pose, step, steps, measure, watched };
 }

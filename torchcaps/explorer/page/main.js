@@ -14,7 +14,7 @@ import { Pad } from "./pad.js";
 import { count, fromBase64, paint, toBase64 } from "./pictures.js";
 import { Pose } from "./pose.js";
 import { RoutingPanel } from "./routing.js";
-import { markSample, sampleLayers, showDigits, showSamples } from "./samples.js";
+import { markSample, sampleLayers, sampleTexts, showDigits, showSamples } from "./samples.js";
 import { Sketch } from "./sketch.js";
 import { measureToFrame } from "./timing.js";
 import { acceptImages } from "./upload.js";
@@ -70,7 +70,7 @@ const askDecode = api.newestWins(
 const askRouting = api.newestWins(
   ({ model, text, steps }) => api.routing(model, text, steps),
   (data, { model, text, steps }) => {
-    if (model === state.model && text === state.text && steps === routing.steps) routing.show(data);
+    if (model === state.model && text === state.text && steps === routing.steps) routing.show(data, text);
   },
   problem,
 );
@@ -99,12 +99,16 @@ function pictureChanged(final, time) {
   element("undo").disabled = sketch.history.length === 0;
   markSample(element("samples"), sketch.sample ?? -1);
   routing.stale(true);
-  askLook({ model, sketch, pixels, text: state.text, final, time });
+  askLook({ model, sketch, objects: sketch.objects, pixels, text: state.text, final, time });
   if (final) address.later();
 }
 
-function showLook(look, { model, sketch, pixels, text, final, time }, last) {
+function showLook(look, { model, sketch, objects, pixels, text, final, time }, last) {
   if (model !== state.model || sketch !== state.sketch) return;
+  // Of a single digit on the pad of two, the second that the network always finds is no answer.
+  look.besides = look.found.slice(Math.max(1, objects));
+  look.found = look.found.slice(0, Math.max(1, objects));
+  look.drawings = look.drawings.slice(0, look.found.length);
   state.look = look;
   state.pixels = pixels;
   const label = state.label ?? look.found[0] ?? 0;
@@ -173,7 +177,7 @@ async function chooseModel(id, restored = null) {
   showLayers(element("layers"), sketch);
   pad.show(sketch);
   paint(element("seen"), new Uint8Array(count(model.picture)), model.picture);
-  if (restored?.layers) sketch.load(restored.layers);
+  if (restored?.layers) sketch.load(restored.layers, { whole: restored.whole });
   await loadSamples(model, sketch);
 }
 
@@ -200,15 +204,27 @@ async function loadSamples(model, sketch) {
     showDigits(element("digits"), samples, model, pad, (pixels, at, time) => sketch.put(pixels, at, time));
     element("digits-box").hidden = element("digits").childElementCount === 0;
   }
+  recogniseSample(samples, model, sketch);
   // A page with something on it says more than an empty one.
   if (!state.choosing || !sketch.empty || sketch.history.length) markSample(element("samples"), sketch.sample ?? -1);
   else if (samples.length) showSample(0, 0, true);
   else pictureChanged(true, 0);
 }
 
+/** A link holds pixels only; if they are those of a test picture, its label is known. */
+function recogniseSample(samples, model, sketch) {
+  const held = JSON.stringify(sketch.layers.map(({ base, strokes }) => [base && toBase64(base), strokes.length]));
+  const index = samples.findIndex((sample) => held === JSON.stringify(sampleTexts(sample, model)));
+  if (index < 0 || sketch.labels) return;
+  Object.assign(sketch, { labels: samples[index].labels, sample: index });
+  if (state.look) answer.show(state.look, state.pixels, sketch, state.label ?? state.look.found[0] ?? 0);
+}
+
 function showSample(index, time, temporary = false) {
   const sample = state.samples[index];
-  state.sketch.load(sampleLayers(sample, state.model), { labels: sample.labels, sample: index, temporary, time });
+  const layers = sampleLayers(sample, state.model);
+  const whole = layers.length < state.model.objects;
+  state.sketch.load(layers, { labels: sample.labels, sample: index, temporary, whole, time });
 }
 
 function anotherSample(event) {
@@ -241,7 +257,7 @@ const uploads = acceptImages(
     if (again) sketch.takeBack();
     // One digit of several goes where a drawn one would; anything else is the whole picture.
     if (model.objects > 1 && model.digits && centre) sketch.put(pixels, null, time);
-    else sketch.load([{ base: pixels, strokes: [] }], { time });
+    else sketch.load([{ base: pixels, strokes: [] }], { whole: true, time });
   },
   say,
 );
@@ -252,8 +268,9 @@ const address = new Address(() => {
   const { model, sketch, label } = state;
   if (!sketch || !state.look) return null;
   const edits = state.edits.length ? state.edits : pose.edits();
-  const { step, steps } = routing;
-  return { model: model.id, layers: sketch.layers, label, pose: edits, step, steps };
+  const { step, steps, measure, pin } = routing;
+  const { layers, whole } = sketch;
+  return { model: model.id, layers, whole, label, pose: edits, step, steps, measure, watched: pin.parent };
 });
 
 routing.addEventListener("steps", () => {

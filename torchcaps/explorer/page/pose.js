@@ -1,6 +1,7 @@
 // The pose of one class capsule: a slider for each number, and the picture that the decoder makes of them.
 
 import { blank, fromBase64, paint } from "./pictures.js";
+import { backAfterScrolling } from "./sliders.js";
 
 /** @typedef {import("./api.js").Model} Model */
 
@@ -75,6 +76,7 @@ export class Pose extends EventTarget {
       this.stop();
       this.#set(dimension, input.valueAsNumber, event.timeStamp);
     });
+    backAfterScrolling(input);
     const back = (event) => {
       this.stop();
       if (this.seen) this.#set(dimension, this.seen[dimension], event.timeStamp);

@@ -4,7 +4,10 @@ import { Bars, shownClasses } from "./bars.js";
 import { appearance, arrange, drawnParts, largestSent, largestShare, nearest, neighbour } from "./field.js";
 import { setText } from "./message.js";
 import { asCanvas, fromBase64 } from "./pictures.js";
-import { drawRibbons, drawSpark, fillTable, seenBy, senders, summary, svg } from "./routing_parts.js";
+import {
+  clearNumbers, drawRibbons, fillTable, seenBy, senders, showNumbers, summary, svg,
+} from "./routing_parts.js";
+import { backAfterScrolling } from "./sliders.js";
 import { offerSteps } from "./steps.js";
 
 /** @typedef {import("./api.js").Routing} Data */
@@ -12,6 +15,7 @@ import { offerSteps } from "./steps.js";
 
 const element = (id) => document.getElementById(id);
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+const NOTHING = { part: null, parent: null };
 const SECONDS_A_STEP = 1;
 const SECONDS_OF_ALL = 6; // many steps are played faster
 
@@ -20,15 +24,19 @@ export class RoutingPanel extends EventTarget {
     super();
     this.field = element("field");
     this.backdrop = svg("g");
-    this.parents = new Bars(element("parents"), (label) => this.#pinParent(label));
+    this.parents = new Bars(element("parents"), (label) => this.#pin({ part: null, parent: label }));
     this.measure = "share";
     this.step = null; // counted from 1; null until someone chooses: the last one
     this.steps = null; // how many; null: as many as in training
+    this.pin = NOTHING; // the dot or the class that someone clicked: watched while nothing else is pointed at
     this.#listen();
   }
 
-  /** @param {Model} model @param {{step?: ?number, steps?: ?number}} [chosen] by a link */
-  prepare(model, { step, steps } = {}) {
+  /**
+   * @param {Model} model
+   * @param {{step?: ?number, steps?: ?number, measure?: string, watched?: ?number}} [chosen] by a link
+   */
+  prepare(model, { step, steps, measure, watched } = {}) {
     this.stop();
     this.model = model;
     this.step = step || null;
@@ -40,6 +48,8 @@ export class RoutingPanel extends EventTarget {
     });
     this.parents.reset(model.classes, model.measure);
     this.clear();
+    if (measure) this.#measureBy(measure);
+    this.pin = { part: null, parent: watched ?? null };
     const count = this.steps ?? Math.max(1, model.iterations);
     element("step").max = count;
     element("step").disabled = element("step-play").disabled = count < 2;
@@ -52,10 +62,11 @@ export class RoutingPanel extends EventTarget {
     element("stage").classList.toggle("stale", yes);
   }
 
-  /** @param {Data} data */
-  show(data) {
+  /** @param {Data} data @param {string} text of the picture: of the same one, what is watched stays */
+  show(data, text) {
     this.data = data;
-    this.parent = this.pinned = null;
+    if (this.text !== null && text !== this.text) this.pin = NOTHING;
+    this.text = text;
     this.stale(false);
     this.most = largestSent(data);
     this.indices = drawnParts(data.parts);
@@ -68,10 +79,10 @@ export class RoutingPanel extends EventTarget {
     this.backdrop.replaceChildren(this.#ground(), this.patch);
     // Dots stay when only the picture has changed: they grow and shrink into the new one, and keep the focus.
     if (this.dots.length !== drawn.length) {
-      this.dots = drawn.map((_, i) => svg("circle", { tabindex: i ? -1 : 0, role: "img" }));
+      this.dots = drawn.map((_, i) => svg("circle", { tabindex: i ? -1 : 0, role: "button" }));
       this.field.replaceChildren(this.backdrop, ...this.dots);
     }
-    this.part = this.#focused();
+    this.#point({ part: this.#focused(), parent: null });
     this.dots.forEach((dot, i) => {
       dot.setAttribute("cx", this.layout.points[i].x);
       dot.setAttribute("cy", this.layout.points[i].y);
@@ -102,13 +113,14 @@ export class RoutingPanel extends EventTarget {
   }
 
   clear() {
-    this.data = null;
-    this.part = this.parent = this.pinned = null;
+    this.data = this.text = null;
+    this.pin = NOTHING;
+    this.part = this.parent = null;
     this.dots = [];
     this.field.replaceChildren();
     element("ribbons").replaceChildren();
-    element("entropy").textContent = element("agreement").textContent = "–";
-    for (const id of ["entropy-line", "agreement-line", "goes"]) element(id).replaceChildren();
+    clearNumbers();
+    element("goes").replaceChildren();
     setText(element("routing-summary"), "");
     this.stale(false);
     this.parents.show(this.model.classes.map(() => 0));
@@ -154,10 +166,23 @@ export class RoutingPanel extends EventTarget {
     return this.indices.map((i) => appearance(this.data.parts[i], coupling[i], how));
   }
 
+  /** Of the class that is watched, else of the most active one. @returns {{label: number, value: number}} */
+  agreement() {
+    const { lengths, agreements } = this.data.steps[this.current - 1];
+    const label = this.parent ?? lengths.indexOf(Math.max(...lengths));
+    return { label, value: agreements[label] };
+  }
+
+  /** What the sizes of the dots show, for the picture that is saved. */
+  measureInWords() {
+    const what = this.measure === "above" ? "what goes beyond an equal share" : "largest share";
+    return `size of a dot: activation × ${this.parent === null ? what : `share for ${this.model.classes[this.parent]}`}`;
+  }
+
   draw() {
     this.#labelStep();
     if (!this.data) return;
-    const { steps, uniform_entropy: uniform } = this.data;
+    const { steps } = this.data;
     const step = steps[this.current - 1];
     this.looks().forEach(({ size, label, decided }, i) => {
       const { style } = this.dots[i];
@@ -167,15 +192,12 @@ export class RoutingPanel extends EventTarget {
       style.opacity = this.parent !== null && label === null ? 0.25 : 0.95;
       this.dots[i].classList.toggle("current", i === this.part);
       this.dots[i].setAttribute("aria-label", this.#name(i));
+      this.dots[i].setAttribute("aria-pressed", i === this.pin.part);
     });
     this.#outline();
     const classes = shownClasses(steps.at(-1).lengths);
-    this.parents.show(step.lengths, { classes, chosen: this.pinned ?? -1 });
-    element("entropy").textContent = `${step.entropy.toFixed(3)} of ${uniform.toFixed(3)}`;
-    element("agreement").textContent = step.agreement.toFixed(2);
-    const [entropies, agreements] = ["entropy", "agreement"].map((name) => steps.map((each) => each[name]));
-    drawSpark(element("entropy-line"), entropies, this.current - 1, { span: 0.02 * uniform, top: uniform });
-    drawSpark(element("agreement-line"), agreements, this.current - 1, { span: 0.05 });
+    this.parents.show(step.lengths, { classes, chosen: this.pin.parent ?? -1 });
+    showNumbers(this.data, this.current, this.agreement(), this.model.classes);
     this.#details(step);
     setText(element("routing-summary"), summary(this.data, this.current, this.model.classes));
   }
@@ -192,28 +214,56 @@ export class RoutingPanel extends EventTarget {
     element("step-value").textContent = this.current;
   }
 
-  #select(part) {
-    if (part === this.part || !this.data) return;
-    this.part = part;
-    if (part !== null) this.parent = null;
+  #measureBy(measure) {
+    this.measure = measure;
+    for (const button of element("measure").children) {
+      button.setAttribute("aria-pressed", button.dataset.measure === measure);
+    }
+  }
+
+  /** Shows a dot or a class; where there is neither, what is pinned. */
+  #point({ part, parent }) {
+    const target = part === null && parent === null ? this.pin : { part, parent };
+    const same = target.part === this.part && target.parent === this.parent;
+    if (same || !this.data) return;
+    Object.assign(this, target);
     this.draw();
   }
 
-  #setParent(label) {
-    if (label === this.parent || !this.data) return;
-    this.parent = label;
-    if (label !== null) this.part = null;
+  /** Watches a dot or a class from now on; a second time ends it. */
+  #pin(target) {
+    if (!this.data) return;
+    const again = target.part === this.pin.part && target.parent === this.pin.parent;
+    this.pin = again ? NOTHING : target;
+    Object.assign(this, this.pin);
     this.draw();
+    this.dispatchEvent(new Event("watch"));
   }
 
-  #pinParent(label) {
-    this.pinned = this.pinned === label ? null : label;
-    this.parent = this.pinned;
-    this.part = null;
-    this.draw();
+  unpin() {
+    if (this.pin.part !== null || this.pin.parent !== null) this.#pin(this.pin);
   }
 
   #listen() {
+    this.#listenToField();
+    this.#listenToParents();
+    backAfterScrolling(element("step"));
+    element("step").addEventListener("input", (event) => {
+      this.stop();
+      this.setStep(event.target.valueAsNumber);
+    });
+    element("step-play").addEventListener("click", () => (this.timer ? this.stop() : this.play()));
+    for (const button of element("measure").children) {
+      button.addEventListener("click", () => {
+        this.#measureBy(button.dataset.measure);
+        this.draw();
+        this.dispatchEvent(new Event("watch"));
+      });
+    }
+    new ResizeObserver(() => this.data && this.draw()).observe(element("stage"));
+  }
+
+  #listenToField() {
     const { field } = this;
     const under = (event) => {
       if (!this.data) return null;
@@ -223,18 +273,20 @@ export class RoutingPanel extends EventTarget {
       const index = nearest(this.layout.points, x, y, this.layout.spacing);
       return index < 0 ? null : index;
     };
-    field.addEventListener("pointermove", (event) => this.#select(under(event)));
-    field.addEventListener("pointerdown", (event) => {
-      event.preventDefault();
-      this.#select(under(event));
+    field.addEventListener("pointermove", (event) => {
+      if (event.pointerType !== "touch") this.#point({ part: under(event), parent: null });
     });
-    field.addEventListener("pointerleave", (event) => {
-      if (event.pointerType !== "touch") this.#select(this.#focused());
-    });
-    field.addEventListener("focusin", () => this.#select(this.#focused()));
-    field.addEventListener("focusout", () => this.#select(null));
+    field.addEventListener("pointerdown", (event) => event.preventDefault()); // a click is no focus
+    field.addEventListener("click", (event) => this.#pin({ part: under(event), parent: null }));
+    field.addEventListener("pointerleave", () => this.#point({ part: this.#focused(), parent: null }));
+    field.addEventListener("focusin", () => this.#point({ part: this.#focused(), parent: null }));
+    field.addEventListener("focusout", () => this.#point(NOTHING));
     field.addEventListener("keydown", (event) => {
       const from = this.#focused();
+      if (from !== null && ["Enter", " "].includes(event.key)) {
+        event.preventDefault();
+        this.#pin({ part: from, parent: null });
+      }
       if (!ARROWS[event.key] || from === null) return;
       event.preventDefault();
       event.stopPropagation();
@@ -243,35 +295,21 @@ export class RoutingPanel extends EventTarget {
       this.dots[to].setAttribute("tabindex", 0);
       this.dots[to].focus();
     });
+  }
 
+  #listenToParents() {
     const list = element("parents");
     const labelOf = (event) => {
       const button = event.target.closest?.("button");
       return button ? Number(button.dataset.class) : null;
     };
-    list.addEventListener("pointerover", (event) => event.pointerType !== "touch" && this.#setParent(labelOf(event)));
-    list.addEventListener("pointerleave", () => this.#setParent(this.pinned));
+    const pointAt = (label) => this.#point({ part: null, parent: label });
+    list.addEventListener("pointerover", (event) => event.pointerType !== "touch" && pointAt(labelOf(event)));
+    list.addEventListener("pointerleave", () => this.#point(NOTHING));
     list.addEventListener("focusin", (event) => {
-      if (event.target.matches(":focus-visible")) this.#setParent(labelOf(event));
+      if (event.target.matches(":focus-visible")) pointAt(labelOf(event));
     });
-    list.addEventListener("focusout", () => {
-      this.pinned = null;
-      this.#setParent(null);
-    });
-
-    element("step").addEventListener("input", (event) => {
-      this.stop();
-      this.setStep(event.target.valueAsNumber);
-    });
-    element("step-play").addEventListener("click", () => (this.timer ? this.stop() : this.play()));
-    for (const button of element("measure").children) {
-      button.addEventListener("click", () => {
-        this.measure = button.dataset.measure;
-        for (const each of element("measure").children) each.setAttribute("aria-pressed", each === button);
-        this.draw();
-      });
-    }
-    new ResizeObserver(() => this.data && this.draw()).observe(element("stage"));
+    list.addEventListener("focusout", () => this.#point(NOTHING));
   }
 
   #focused() {

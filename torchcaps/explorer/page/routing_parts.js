@@ -5,6 +5,7 @@ import { largestShare } from "./field.js";
 const NAMESPACE = "http://www.w3.org/2000/svg";
 const WIDEST = 16; // pixels of a ribbon that carries everything
 const TOP = 5;
+const element = (id) => document.getElementById(id);
 
 export function svg(name, attributes = {}) {
   const node = document.createElementNS(NAMESPACE, name);
@@ -43,7 +44,7 @@ export function drawRibbons(overlay, stage, dot, couplings, parents) {
  * @param {{span: number, top?: ?number}} how the least range, so that a rounding error is not a mountain; and where
  *   dashes are, if anywhere
  */
-export function drawSpark(line, values, current, { span, top = null }) {
+function drawSpark(line, values, current, { span, top = null }) {
   const [width, height, edge] = [64, 22, 4];
   const [least, most] = [Math.min(...values), Math.max(top ?? -Infinity, ...values)];
   const range = Math.max(span, most - least);
@@ -56,6 +57,26 @@ export function drawSpark(line, values, current, { span, top = null }) {
     svg("polyline", { points: values.map((value, i) => `${x(i)},${y(value)}`).join(" ") }),
     svg("circle", { cx: x(current), cy: y(values[current]), r: 3 }),
   );
+}
+
+/** Entropy and agreement of a step, and how they went. */
+export function showNumbers({ steps, uniform_entropy: uniform }, current, { label, value }, names) {
+  const step = steps[current - 1];
+  element("entropy").textContent = `${step.entropy.toFixed(3)} of ${uniform.toFixed(3)}`;
+  element("agreement").textContent = value.toFixed(2);
+  element("agreement-of").textContent = `of the votes for ${names[label]}`;
+  element("agreement-all").textContent = `${step.agreement.toFixed(2)} over all classes`;
+  const entropies = steps.map((each) => each.entropy);
+  const agreements = steps.map((each) => each.agreements[label]);
+  drawSpark(element("entropy-line"), entropies, current - 1, { span: 0.02 * uniform, top: uniform });
+  drawSpark(element("agreement-line"), agreements, current - 1, { span: 0.05 });
+}
+
+export function clearNumbers() {
+  element("entropy").textContent = element("agreement").textContent = "–";
+  element("agreement-of").textContent = "votes with wholes";
+  element("agreement-all").textContent = "";
+  for (const id of ["entropy-line", "agreement-line"]) element(id).replaceChildren();
 }
 
 function cell(tag, text) {
@@ -92,7 +113,7 @@ export function fillTable(box, couplings, part, senders, names) {
 /** Who sends to a class, in a sentence. */
 export function senders({ coupling }, label, names) {
   const more = coupling.filter((row) => row[label] > 1 / row.length + 1e-4).length;
-  return `${more} of ${coupling.length} parts send ${names[label]} more than an equal share.`;
+  return `${more} of ${coupling.length} parts send more than an equal share to class ${names[label]}.`;
 }
 
 /** How much of the picture a part sees. */

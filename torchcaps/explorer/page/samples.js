@@ -1,6 +1,7 @@
 // Strips of pictures to choose from: test pictures, and single digits that can be dragged onto the pad.
 
 import { fromBase64, paint } from "./pictures.js";
+import { rove } from "./roving.js";
 
 /** @typedef {import("./api.js").Sample} Sample */
 /** @typedef {import("./api.js").Model} Model */
@@ -21,10 +22,18 @@ function pictureButton(pixels, shape, label) {
   return button;
 }
 
+const pictures = (sample, model) =>
+  model.objects > 1 && sample.parts.length === model.objects ? sample.parts : [sample.pixels];
+
 /** The layers that a test picture stands for. */
 export function sampleLayers(sample, model) {
-  const pictures = model.objects > 1 && sample.parts.length === model.objects ? sample.parts : [sample.pixels];
-  return pictures.map((pixels) => ({ base: fromBase64(pixels), strokes: [] }));
+  return pictures(sample, model).map((pixels) => ({ base: fromBase64(pixels), strokes: [] }));
+}
+
+/** Pixels as text and number of strokes of those layers, and of the empty ones beside them. */
+export function sampleTexts(sample, model) {
+  const texts = pictures(sample, model);
+  return Array.from({ length: Math.max(1, model.objects) }, (_, i) => [texts[i] ?? null, 0]);
 }
 
 /**
@@ -44,6 +53,7 @@ export function showSamples(strip, samples, model, choose) {
     }),
   );
   strip.scrollLeft = 0;
+  rove(strip);
 }
 
 export function markSample(strip, index) {
@@ -89,6 +99,7 @@ export function showDigits(strip, samples, model, pad, put) {
       return button;
     }),
   );
+  rove(strip);
 }
 
 /**

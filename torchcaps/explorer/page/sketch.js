@@ -1,7 +1,7 @@
 // The picture that is being made: one layer, or one for each object, with undo. Layers are never changed in place, so a
 // step back is only the layers as they were.
 
-import { allowedShift, emptyLayer, isEmpty, layerPixels, movedTo, picturePixels, shifted } from "./strokes.js";
+import { allowedShift, allowedStrokeShift, emptyLayer, isEmpty, layerPixels, movedTo, picturePixels, shifted } from "./strokes.js";
 
 /** @typedef {import("./strokes.js").Layer} Layer */
 
@@ -23,12 +23,19 @@ export class Sketch extends EventTarget {
     this.labels = null;
     /** @type {?number} the test picture that it is */
     this.sample = null;
+    /** Its first layer is a whole picture with all its objects. */
+    this.whole = false;
     /** What a pointer is doing, on the layer where it began. Whatever else changes the sketch ends it. */
     this.open = null;
   }
 
   get empty() {
     return this.layers.every(isEmpty);
+  }
+
+  /** How many objects are on the pad; a whole picture may show as many as the model finds. */
+  get objects() {
+    return this.whole ? this.layers.length : this.layers.filter((layer) => !isEmpty(layer)).length;
   }
 
   pixels() {
@@ -47,8 +54,8 @@ export class Sketch extends EventTarget {
   /** Before every change: ends what is open, and keeps what undo brings back. */
   #remember() {
     this.open = null;
-    const { layers, active, temporary, labels, sample } = this;
-    this.history.push({ layers, active, temporary, labels, sample });
+    const { layers, active, temporary, labels, sample, whole } = this;
+    this.history.push({ layers, active, temporary, labels, sample, whole });
     if (this.history.length > LONGEST_HISTORY) this.history.shift();
   }
 
@@ -103,7 +110,9 @@ export class Sketch extends EventTarget {
     const { at, layer, changed } = this.open;
     const { base, strokes } = layer;
     const { picture } = this.model;
-    const [x, y] = base ? allowedShift(base, picture, right, down) : [right, down];
+    const [x, y] = base
+      ? allowedShift(base, picture, right, down)
+      : allowedStrokeShift(strokes, picture, right, down);
     if (!changed && x === 0 && y === 0) return;
     if (!changed) {
       this.#remember();
@@ -130,7 +139,7 @@ export class Sketch extends EventTarget {
     if (this.empty) return;
     this.#remember();
     this.layers = this.layers.map(emptyLayer);
-    Object.assign(this, { temporary: false, labels: null, sample: null });
+    Object.assign(this, { temporary: false, labels: null, sample: null, whole: false });
     this.activate(0);
     this.#changed(true, time);
   }
@@ -149,11 +158,11 @@ export class Sketch extends EventTarget {
   }
 
   /** Shows these layers: of a test picture, an upload or a link. */
-  load(layers, { labels = null, sample = null, temporary = false, time } = {}) {
+  load(layers, { labels = null, sample = null, temporary = false, whole = false, time } = {}) {
     // the first picture is nothing that could be undone
     if (this.history.length || !this.empty) this.#remember();
     this.layers = Array.from({ length: this.layers.length }, (_, i) => layers[i] ?? emptyLayer());
-    Object.assign(this, { labels, sample, temporary });
+    Object.assign(this, { labels, sample, temporary, whole });
     this.#changed(true, time);
   }
 

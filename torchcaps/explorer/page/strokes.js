@@ -12,6 +12,8 @@ import { count, newCanvas, toImageData } from "./pictures.js";
 const DIGIT = 28;
 const LONGER_SIDE = 20;
 const PEN = 2.4;
+const ERASER = 0.115; // of the pad's width, as it is seen there
+const FINE = 112; // pixels across, to find what an eraser has left
 const LARGEST_SCALE = 4; // a dot stays a dot
 const MIDDLE = 14.5; // of the centre of mass, as measured on the data: pixel 14, of which the middle is at 14.5
 const FARTHEST = 4; // that a digit's box may be from the middle where a picture shows several
@@ -23,11 +25,12 @@ export const isEmpty = (layer) => layer.base === null && layer.strokes.length ==
 
 /** Paints strokes with a pen of this width after moving and scaling them: x -> x * scaleX + shiftX. */
 export function paintStrokes(context, strokes, { scaleX, scaleY, shiftX, shiftY, pen, colour = "#fff" }) {
+  const eraser = ERASER * Math.min(scaleX, scaleY);
   context.lineCap = "round";
   context.lineJoin = "round";
   for (const { erase, points } of strokes) {
     context.strokeStyle = erase ? "#000" : colour;
-    context.lineWidth = erase ? pen * 1.6 : pen;
+    context.lineWidth = erase ? eraser : pen;
     const x = (i) => points[i] * scaleX + shiftX;
     const y = (i) => points[i + 1] * scaleY + shiftY;
     context.beginPath();
@@ -88,9 +91,22 @@ export function centreOfMass(values, width) {
   return mass > 0 ? { x: x / mass, y: y / mass } : null;
 }
 
+/** Where the lines are that no eraser has taken away, 0 to 1 over the pad; null if there are none. */
 function boundingBox(strokes) {
+  if (!strokes.some((stroke) => stroke.erase)) return boxOfPoints(strokes);
+  const context = blackboard(FINE, FINE);
+  paintStrokes(context, strokes, { scaleX: FINE, scaleY: FINE, shiftX: 0, shiftY: 0, pen: 1.5 });
+  const left = [];
+  grey(context, FINE, FINE).forEach((value, i) => {
+    if (value > 80) left.push(((i % FINE) + 0.5) / FINE, (Math.floor(i / FINE) + 0.5) / FINE);
+  });
+  return left.length ? boxOfPoints([{ erase: false, points: left }]) : null;
+}
+
+export function boxOfPoints(strokes) {
   const box = { left: Infinity, right: -Infinity, top: Infinity, bottom: -Infinity };
-  for (const { points } of strokes.filter((stroke) => !stroke.erase)) {
+  for (const { erase, points } of strokes) {
+    if (erase) continue;
     for (let i = 0; i < points.length; i += 2) {
       box.left = Math.min(box.left, points[i]);
       box.right = Math.max(box.right, points[i]);
@@ -199,6 +215,14 @@ function offset(pixels, { height, width }) {
 export function allowedShift(pixels, shape, right, down) {
   const now = offset(pixels, shape);
   return now ? [within(now.x + right) - within(now.x), within(now.y + down) - within(now.y)] : [0, 0];
+}
+
+/** As much of a movement as leaves what was drawn on the pad. @returns {[number, number]} pixels */
+export function allowedStrokeShift(strokes, { height, width }, right, down) {
+  const box = boxOfPoints(strokes);
+  if (!box) return [0, 0];
+  const within = (by, least, most) => Math.max(Math.min(0, -least), Math.min(Math.max(0, 1 - most), by));
+  return [within(right / width, box.left, box.right) * width, within(down / height, box.top, box.bottom) * height];
 }
 
 /** Moves a digit's picture so that its middle is where asked (in pixels), as far as the data have it. */
