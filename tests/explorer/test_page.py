@@ -1,11 +1,7 @@
-"""The page in a real browser, against a real server. Pictures of it are kept in build/screenshots."""
+"""The page in a real browser, against a real server: drawing, uploading, poses, two digits."""
 
-import base64
 import io
-import math
 import re
-from pathlib import Path
-from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -13,129 +9,11 @@ from PIL import Image, ImageDraw
 
 pytest.importorskip("playwright.sync_api", reason="Playwright is not installed: the page is NOT tested.")
 
-from benchmarks.browser import chromium, explorer, opened_browser
+from paging import NEEDS_BROWSER, ONE, SIX, ZERO, draw, eventually, keep, lengths, marked, pixels, predicted, sample
+
 from torchcaps.pretrained import pretrained_samples
 
-SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
-SIX = [(0.62, 0.16), (0.45, 0.3), (0.35, 0.5), (0.34, 0.68), (0.42, 0.82), (0.56, 0.84), (0.66, 0.74), (0.64, 0.62),
-       (0.52, 0.56), (0.4, 0.62)]  # fmt: skip
-ONE = [(0.5, 0.15), (0.5, 0.85)]
-ZERO = [(0.5 + 0.22 * math.sin(a / 2), 0.5 - 0.32 * math.cos(a / 2)) for a in range(14)]
-
-pytestmark = pytest.mark.skipif(
-    chromium() is None,
-    reason="Chromium is not installed: the page is NOT tested. On Debian: apt-get install chromium",
-)
-
-
-@pytest.fixture(scope="module")
-def address():
-    with explorer() as (address, _):
-        yield address
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with opened_browser() as browser:
-        yield browser
-
-
-@pytest.fixture
-def open_page(browser, address):
-    """Opens the page; at the end nothing may have gone wrong in it, and nothing may have left this machine."""
-    contexts, complaints, requests = [], [], []
-
-    def opened(width=1280, height=800, model=None, fragment="", failing=False, **options):
-        context = browser.new_context(viewport={"width": width, "height": height}, **options)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: expected(message, failing) or complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda request: requests.append(request.url))
-        page.goto(address + fragment)
-        page.wait_for_selector("#bars button")
-        if model:
-            page.select_option("#model", model)
-        page.wait_for_selector("#samples button")
-        return page
-
-    yield opened
-    for context in contexts:
-        context.close()
-    assert complaints == []
-    here = urlsplit(address).netloc
-    assert [url for url in requests if not url.startswith(("data:", "blob:")) and urlsplit(url).netloc != here] == []
-
-
-def expected(message, failing):
-    """The tests themselves read pixels from canvases again and again, which Chromium remarks on; and where they make
-    requests fail it says so too."""
-    known = ("Canvas2D: Multiple readback", *(["Failed to load resource"] if failing else []))
-    return message.type == "log" or any(text in message.text for text in known)
-
-
-def sample(page, index):
-    """Chooses a test picture of MNIST, of which the first ten are 0 to 9."""
-    page.locator("#samples button").nth(index).click()
-    predicted(page, str(index))
-
-
-def marked(page):
-    return page.locator("#samples button").evaluate_all(
-        "buttons => buttons.flatMap((button, i) => button.getAttribute('aria-pressed') === 'true' ? [i] : [])"
-    )
-
-
-def draw(page, points, midway=None):
-    """Draws a line; ``midway`` is called before its last piece."""
-    box = page.locator("#pad").bounding_box()
-    places = [(box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in points]
-    page.mouse.move(*places[0])
-    page.mouse.down()
-    for place in places[1:-1]:
-        page.mouse.move(*place, steps=4)
-    if midway:
-        midway()
-    page.mouse.move(*places[-1], steps=4)
-    page.mouse.up()
-
-
-def pixels(page, selector):
-    """What a canvas shows, [height, width, 4]."""
-    found = page.evaluate(
-        """selector => {
-            const canvas = document.querySelector(selector);
-            const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
-            return [canvas.height, canvas.width, Array.from(data)];
-        }""",
-        selector,
-    )
-    return np.array(found[2], dtype=np.int64).reshape(found[0], found[1], 4)
-
-
-def eventually(condition, page, what):
-    """Playwright's own waiting evaluates text in the page, which the page's policy forbids."""
-    for _ in range(250):
-        found = condition()
-        if found:
-            return found
-        page.wait_for_timeout(20)
-    pytest.fail(f"waited in vain: {what}")
-
-
-def predicted(page, text):
-    eventually(lambda: page.locator("#prediction").inner_text().strip() == text, page, f"prediction {text!r}")
-
-
-def keep(page, name, full_page=True):
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    page.wait_for_timeout(300)  # bars glide for a moment
-    page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=full_page)
-
-
-def lengths(page, selector="#bars"):
-    buttons = page.locator(f"{selector} button").all()
-    return {int(button.get_attribute("data-class")): float(button.get_attribute("data-length")) for button in buttons}
+pytestmark = NEEDS_BROWSER
 
 
 def test_a_drawn_six_is_seen_as_a_six(open_page):
@@ -306,34 +184,6 @@ def test_a_swing_ends_with_its_picture(open_page):
     assert page.locator("#message").is_hidden()
 
 
-def test_routing_is_followed_step_by_step(open_page):
-    page = open_page()
-    page.locator("#samples button").nth(2).click()
-    predicted(page, "2")
-    dots = page.locator("#field circle[data-part]")
-    eventually(lambda: dots.count() >= 50, page, "dots")
-    step = page.locator("#step")
-    assert (step.get_attribute("min"), step.get_attribute("max")) == ("1", "3")
-    step.fill("1")
-    eventually(lambda: "2.30" in page.locator("#entropy").inner_text(), page, "couplings begin uniform")
-    first = lengths(page, "#parents")
-    radii = dots.evaluate_all("dots => dots.map(dot => dot.style.getPropertyValue('r'))")
-    keep(page, "routing-step-1")
-    step.fill("3")
-    eventually(lambda: lengths(page, "#parents")[2] > first[2] + 0.1, page, "the winner grows")
-    assert lengths(page, "#parents") == pytest.approx(lengths(page), abs=0.006)
-    assert radii != dots.evaluate_all("dots => dots.map(dot => dot.style.getPropertyValue('r'))")
-    keep(page, "routing-step-3")
-    box = dots.nth(10).bounding_box()
-    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    eventually(lambda: "%" in page.locator("#goes").inner_text(), page, "where a part goes")
-    keep(page, "routing-part")
-    page.locator("#parents button").nth(2).hover()
-    page.wait_for_timeout(200)
-    keep(page, "routing-whole")
-    assert re.search(r"step 3 of 3", page.locator("#routing-summary").inner_text(), re.IGNORECASE)
-
-
 def test_two_digits_drawn_over_each_other_are_both_found(open_page):
     page = open_page(model="multi-mnist")
     page.click("#clear")
@@ -445,88 +295,6 @@ def test_a_file_that_is_no_image_leaves_everything_as_it_was(browser, address):
     page.close()
 
 
-def test_a_link_restores_everything(open_page):
-    page = open_page()
-    page.locator("#samples button").nth(8).click()
-    predicted(page, "8")
-    page.select_option("#pose-class", "3")
-    page.locator('#pose input[type="range"]').nth(2).fill("0.5")
-    page.locator("#step").fill("2")
-    page.wait_for_timeout(700)  # the address follows a little later
-    drawing = pixels(page, "#pose-picture")
-    fragment = "#" + urlsplit(page.evaluate("location.href")).fragment
-    other = open_page(fragment=fragment)
-    predicted(other, "8")
-    assert other.locator("#pose-class").input_value() == "3"
-    eventually(lambda: other.locator("#step").input_value() == "2", other, "the step")
-    eventually(lambda: other.locator('#pose input[type="range"]').nth(2).input_value() == "0.5", other, "the slider")
-    eventually(lambda: np.abs(pixels(other, "#pose-picture") - drawing).max() <= 2, other, "the same drawing")
-
-
-def test_a_link_to_an_empty_pad(open_page):
-    page = open_page()
-    page.click("#clear")
-    eventually(lambda: "raw" in page.locator("#prediction").inner_text(), page, "the pad asks for a drawing")
-    page.wait_for_timeout(700)
-    other = open_page(fragment="#" + urlsplit(page.evaluate("location.href")).fragment)
-    other.wait_for_timeout(300)
-    assert "raw" in other.locator("#prediction").inner_text()
-    assert marked(other) == []
-
-
-PICTURE = "picture=j" + base64.urlsafe_b64encode(b'{"b":null,"s":[[0,500,150,500,850]]}').decode().rstrip("=")
-
-
-def test_the_links_of_these_tests_are_right_but_for_what_is_broken(open_page):
-    page = open_page(fragment=f"#model=mnist&{PICTURE}&class=3&pose=2:0.5&step=2")
-    predicted(page, "1")
-    assert page.locator("#message").is_hidden()
-
-
-BROKEN = [
-    "#%%%=",
-    "#" + "A=" * 5000,
-    f"#model=nothing&{PICTURE}",
-    "#model=mnist&picture=!!!",
-    "#model=mnist&picture=qAAAA",
-    "#model=mnist&picture=zAAAA",
-    "#model=mnist&picture=jbnVsbA",
-    "#model=mnist&picture=j" + base64.b64encode(b'{"b":"AAAA","s":[]}').decode(),
-    f"#model=mnist&{PICTURE}&class=99",
-    f"#model=mnist&{PICTURE}&class=x",
-    f"#model=mnist&{PICTURE}&pose=0:99",
-    f"#model=mnist&{PICTURE}&pose=a:b",
-    f"#model=mnist&{PICTURE}&step=-1",
-]
-
-
-def test_a_broken_link_still_opens_the_page(open_page):
-    page = open_page(fragment=BROKEN[0])
-    for fragment in BROKEN:
-        page.evaluate("fragment => { location.hash = fragment; }", fragment)
-        message = page.locator("#message")
-        eventually(lambda message=message: "link could not be read" in message.inner_text(), page, fragment[:60])
-        page.click("#message-close")
-        sample(page, 5)
-        page.wait_for_timeout(400)  # the address follows a little later
-
-
-def test_the_picture_is_saved_as_png(open_page):
-    page = open_page()
-    page.locator("#samples button").nth(9).click()
-    predicted(page, "9")
-    page.wait_for_timeout(400)
-    with page.expect_download() as download:
-        page.click("#export")
-    assert re.fullmatch(r"torchcaps-mnist-9\.png", download.value.suggested_filename)
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    download.value.save_as(SCREENSHOTS / "export.png")
-    with Image.open(SCREENSHOTS / "export.png") as image:
-        assert image.format == "PNG"
-        assert min(image.size) > 600
-        assert len(image.convert("RGB").getcolors(1_000_000)) > 50
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_phone_shows_everything_without_scrolling_sideways(open_page, scheme):
     page = open_page(390, 844, color_scheme=scheme, has_touch=True, device_scale_factor=2)
@@ -552,39 +320,6 @@ def test_a_projector_shows_all_panels(open_page, scheme):
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
     brightness = sum(int(value) for value in re.findall(r"\d+", background)[:3]) / 3
     assert (brightness > 128) == (scheme == "light")
-
-
-def test_the_keyboard_is_enough(open_page):
-    page = open_page()
-    page.locator("#samples button").nth(1).focus()
-    page.keyboard.press("Enter")
-    predicted(page, "1")
-    slider = page.locator('#pose input[type="range"]').first
-    slider.focus()
-    before, value = pixels(page, "#pose-picture"), float(slider.input_value())
-    for _ in range(30):
-        page.keyboard.press("ArrowRight")
-    assert float(slider.input_value()) == pytest.approx(value + 0.3, abs=0.02)
-    eventually(lambda: np.abs(pixels(page, "#pose-picture") - before).max() > 10, page, "the picture follows")
-    page.locator("#step").focus()
-    page.keyboard.press("Home")
-    eventually(lambda: "2.30" in page.locator("#entropy").inner_text(), page, "the first step")
-
-
-def test_everything_has_a_name_for_screen_readers(open_page):
-    page = open_page()
-    unnamed = page.evaluate(
-        """() => [...document.querySelectorAll("button, input, select, canvas, a, [role=img]")]
-            .filter(e => !(e.getAttribute("aria-label") || e.getAttribute("aria-labelledby") || e.textContent.trim()
-                || e.labels?.length || e.title))
-            .filter(e => e.checkVisibility() && !(e.tagName === "CANVAS" && e.closest("button[aria-label]")))
-            .map(e => e.outerHTML.slice(0, 120))"""
-    )
-    assert unnamed == []
-    levels = page.evaluate("[...document.querySelectorAll('h1, h2, h3')].map(e => Number(e.tagName[1]))")
-    assert levels[0] == 1
-    assert levels.count(1) == 1
-    assert page.locator("main").count() == 1
 
 
 def test_clothes_are_named(open_page):
@@ -640,28 +375,57 @@ def test_words_and_layers_follow_the_model(browser, address):
     context.close()
 
 
-def test_shortcuts_can_be_switched_off(open_page):
+def test_what_was_erased_does_not_count(open_page):
+    """A line that is gone must not decide how large the digit is."""
     page = open_page()
-    sample(page, 3)
-    page.click("#help")
-    page.uncheck("#shortcuts-on")
-    page.click("#shortcuts-close")
-    page.keyboard.press("c")
-    page.reload()
-    predicted(page, "3")
-    page.keyboard.press("c")
-    page.wait_for_timeout(200)
-    assert page.locator("#prediction").inner_text().strip() == "3"
+    page.click("#clear")
+    draw(page, [(0.05, 0.05), (0.2, 0.05)])
+    page.get_by_role("button", name="Erase").click()
+    draw(page, [(0.02, 0.05), (0.25, 0.05)])
+    page.get_by_role("button", name="Draw", exact=True).click()
+    draw(page, [(0.55 + 0.4 * x, 0.55 + 0.4 * y) for x, y in SIX])
+    predicted(page, "6")
+    rows, _ = np.nonzero(pixels(page, "#seen")[..., 0] > 128)
+    assert 17 <= np.ptp(rows) + 1 <= 20
 
 
-def test_a_dot_keeps_the_focus_when_the_picture_changes(open_page):
-    page = open_page()
-    sample(page, 3)
-    dot = page.locator("#field circle").first
-    dot.focus()
-    name = dot.get_attribute("aria-label")
-    page.keyboard.press("n")
-    eventually(lambda: dot.get_attribute("aria-label") != name or marked(page) != [3], page, "another picture")
-    page.wait_for_timeout(300)
-    assert page.evaluate("document.activeElement.tagName") == "circle"
-    assert "%" in page.locator("#goes").inner_text()
+def test_one_digit_of_two_is_one_answer(open_page):
+    page = open_page(model="multi-mnist")
+    page.click("#clear")
+    page.click("#layer-2")
+    draw(page, ZERO)
+    predicted(page, "0")
+    assert "always finds as many" in page.locator("#prediction-note").inner_text()
+    assert page.locator("#alone figure").count() == 1
+    assert page.locator("#bars .found").count() == 1
+    tint = page.locator("#alone figure").evaluate("figure => figure.style.getPropertyValue('--tint')")
+    assert tint == page.locator("#layer-2").evaluate("button => button.style.getPropertyValue('--tint')")
+    page.click("#layer-1")
+    draw(page, ONE)
+    predicted(page, "0 and 1")
+    assert "always" not in page.locator("#prediction-note").inner_text()
+
+
+def test_a_drawn_digit_is_not_moved_off_the_pad(open_page):
+    page = open_page(model="multi-mnist")
+    page.click("#clear")
+    draw(page, ZERO)
+    page.get_by_role("button", name="Move").click()
+    for _ in range(3):
+        draw(page, [(0.3, 0.5), (0.9, 0.5)])
+    _, columns = np.nonzero(pixels(page, "#pad")[..., 2] + pixels(page, "#pad")[..., 0] > 128)
+    width = pixels(page, "#pad").shape[1]
+    assert np.ptp(columns) > 0.4 * width
+
+
+def test_a_finger_that_scrolls_leaves_the_sliders_alone(open_page):
+    """A browser moves a slider when it is touched, and cancels the touch when it turns out to be a scroll."""
+    page = open_page(has_touch=True)
+    sample(page, 6)
+    slider = page.locator("#pose-3")
+    before = slider.input_value()
+    slider.dispatch_event("pointerdown", {"pointerType": "touch"})
+    slider.fill("0.9")
+    slider.dispatch_event("pointercancel", {"pointerType": "touch"})
+    assert slider.input_value() == before
+    assert page.locator(".slider.changed").count() == 0

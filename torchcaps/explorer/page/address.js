@@ -28,9 +28,9 @@ export class Address {
   }
 
   /** @param {import("./api.js").Model[]} models @returns {Promise<?object>} null if there is nothing, or nonsense */
-  async read(models) {
+  async read(models, hash = location.hash) {
     try {
-      const found = readHash(location.hash);
+      const found = readHash(hash);
       if (!found) return null;
       const model = models.find((each) => each.id === found.model);
       if (!model) throw new Error(`no model ${found.model}`);

@@ -285,8 +285,9 @@ connectControls({
   save: () => state.look && savePicture({ ...state, pose, routing }).catch(problem),
 });
 
-addEventListener("hashchange", async () => {
-  const restored = await address.read(state.models);
+addEventListener("hashchange", async (event) => {
+  // not the address of now: the page may have written to it before this was heard
+  const restored = await address.read(state.models, new URL(event.newURL).hash);
   if (state.models.length) await chooseModel(restored?.model ?? state.model.id, restored);
 });
 
