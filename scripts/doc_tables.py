@@ -1,8 +1,8 @@
 """Writes the measured tables into the docs: python scripts/doc_tables.py, with --plots the pictures too.
 
 docs/performance.md from results/routing.csv and results/matrix_capsnet.csv, docs/models.md from results/viewpoints.csv,
-docs/text.md from results/text.csv, docs/explorer.md from results/pretrained.csv and results/explorer.csv,
-docs/training.md and a line of the README from results/training.csv,
+docs/text.md from results/text.csv, docs/explorer.md from results/pretrained.csv, results/iterations.csv and
+results/explorer.csv, docs/training.md and a line of the README from results/training.csv and results/busy.csv,
 docs/experiments.md from results/reproduce/. The tests compare them.
 """
 
@@ -44,6 +44,12 @@ def bars(name: str) -> str:
         measured = f"{float(row['measured']):.3g} {row['unit']}".rstrip()
         lines.append(f"| {row['what']} | {bar} | {measured} |")
     return "\n".join(lines)
+
+
+def busy() -> str:
+    """What another program costs a training."""
+    lines = ["| | |", "| --- | --- |"]
+    return "\n".join([*lines, *(f"| {row['what']} | {float(row['measured']):.2f}× |" for row in rows("busy.csv"))])
 
 
 def spread(values: list[float]) -> str:
@@ -152,6 +158,18 @@ def pretrained() -> str:
     return "\n".join([*lines, "", "For two digits an answer counts only if both are right."])
 
 
+def iterations() -> str:
+    """The shipped models with other numbers of iterations."""
+    head = "| | iterations | error, % | other answers, % | entropy | length, present classes | length, absent classes |"
+    lines = [head, "| --- |" + " --- |" * 6]
+    for row in rows("iterations.csv"):
+        trained = ", as trained" * (row["iterations"] == row["trained"])
+        keys = ("error_percent", "other_answers_percent", "entropy", "present", "absent")
+        cells = " | ".join(row[key] for key in keys)
+        lines.append(f"| `{row['model']}` | {row['iterations']}{trained} | {cells} |")
+    return "\n".join(lines)
+
+
 def pretrained_line() -> str:
     """The shipped models in a sentence."""
     names = {"mnist": "digits", "fashion-mnist": "clothes", "multi-mnist": "two digits over each other (both right)"}
@@ -178,7 +196,9 @@ def main() -> None:
     experiments("--plots" in sys.argv)
     put("README.md", "pretrained", pretrained_line())
     put("docs/explorer.md", "pretrained", pretrained())
+    put("docs/explorer.md", "iterations", iterations())
     put("docs/explorer.md", "explorer", bars("explorer.csv"))
+    put("docs/training.md", "busy", busy())
     put("docs/text.md", "text-time", text_time())
     put("docs/text.md", "text", text_comparison())
     put("docs/text.md", "text-reuters", text_reuters())

@@ -135,12 +135,13 @@ def test_children_on_a_grid_choose_among_all_parents_that_see_them():
     assert layer.dead_parents.shape == layer.received.shape == (2 * 2 * 5,)
 
 
-def test_agreement_is_the_mean_cosine_weighted_by_coupling():
+def test_agreement_is_the_mean_cosine_weighted_by_length_and_coupling():
     model, images = small("capsnet-small").eval(), torch.rand(3, 1, 28, 28)
     capsules = model.primary_capsules(images)
     trace, votes = model.class_capsules.route(capsules, trace=True).trace, model.class_capsules.votes(capsules)
     cosine = F.cosine_similarity(votes, trace.pose[-1][:, None], dim=-1)
-    expected = ((trace.coupling[-1] * cosine).sum(dim=(1, 2)) / trace.coupling[-1].sum(dim=(1, 2))).mean()
+    weight = trace.coupling[-1] * votes.norm(dim=-1)
+    expected = ((weight * cosine).sum(dim=(1, 2)) / weight.sum(dim=(1, 2))).mean()
     torch.testing.assert_close(routing_by_layer(model, images)[0].agreement[-1], expected.detach())
 
 
@@ -157,8 +158,8 @@ def test_on_a_grid_agreement_and_what_is_received_are_those_of_every_window():
             agree = total = 0.0
             for at in itertools.product(*map(range, coupling.shape[1:])):  # window, place, type, parent
                 vote, whole = votes[image][at].detach().flatten(), pose[image, at[0], at[3]].flatten()
-                agree += float(coupling[image][at] * (vote @ whole) / (vote.norm() * whole.norm()))
-                total += float(coupling[image][at])
+                agree += float(coupling[image][at] * (vote @ whole) / whole.norm())
+                total += float(coupling[image][at] * vote.norm())
             agreements.append(agree / total)
         assert float(found.agreement[step]) == pytest.approx(sum(agreements) / 2, abs=1e-5)
     got = trace.coupling[-1].detach().sum(dim=(2, 3))  # [image, window, parent]

@@ -215,3 +215,19 @@ def test_what_comes_in_is_as_dark_as_the_image_is(kind, amount):
     moved, expected = transformed(standard, kind, amount), transformed(images, kind, amount)
     torch.testing.assert_close(moved, (expected - images.mean()) / images.std())
     assert float(moved.min()) == pytest.approx(float(standard.min()))
+
+
+def test_a_penalty_is_chosen_for_few_items_of_many_features():
+    """A number plus noise in 50 features, 20 items in 3 versions each: without a penalty the probe fits the noise."""
+    generator = torch.Generator().manual_seed(0)
+    items = torch.arange(40).repeat(3)
+    target = torch.randn(120, generator=generator)
+    features = target[:, None] + 3 * torch.randn(120, 50, generator=generator)
+    train, groups = items < 20, torch.zeros(120, dtype=torch.long)
+    free = linear_probe_r2(features, target, groups, train)
+    chosen = linear_probe_r2(features, target, groups, train, items)
+    assert chosen > free + 0.1
+    shuffled = linear_probe_r2(features, target[torch.randperm(120, generator=generator)], groups, train, items)
+    assert -0.35 < shuffled < 0.1
+    exact = linear_probe_r2(torch.stack([target, -2 * target], dim=1), target, groups, train, items)
+    assert exact == pytest.approx(1, abs=1e-4)

@@ -402,3 +402,40 @@ def test_what_cannot_be_explained(trained_run, tmp_path):
         explain(tmp_path)
     with pytest.raises(RunError, match="has images of"):
         explain(trained_run, tmp_path, DataOptions(name="mnist-mini"))
+
+
+def test_nothing_is_left_of_a_report_that_cannot_be(trained_run, tmp_path, monkeypatch):
+    folder = tmp_path / "new"
+    with pytest.raises(RunError, match="has images of"):
+        explain(trained_run, folder, DataOptions(name="mnist-mini"))
+    assert not folder.exists()
+    monkeypatch.setattr(report_module, "load_subject", None)
+
+    def refused(**_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(report_module, "TemporaryFile", refused)
+    with pytest.raises(RunError, match="cannot be made or written to: Permission denied"):
+        explain(trained_run, folder)
+
+
+def test_a_decoder_that_draws_nothing_is_told_of(tiny, trained_run, tmp_path):
+    run = untrained(tmp_path / "run", tiny)
+    grey_decoder(run)
+    said = "draws hardly better than the mean image"
+    assert said in checked_report(run, tmp_path / "out")[2]
+
+
+def test_other_iterations_are_measured(whole_report):
+    numbers = whole_report[0].numbers["routing"]["other_iterations"]
+    assert numbers["trained"] == 3
+    assert len(numbers["entropy"]) == 20
+    assert numbers["entropy"][:3] == pytest.approx(
+        whole_report[0].numbers["routing"]["layers"][-1]["entropy"], rel=1e-4
+    )
+    assert "If routing stopped earlier, or went on" in whole_report[2]
+
+
+def test_a_loss_without_a_decoder_has_no_reconstruction(tiny, tmp_path):
+    run = untrained(tmp_path / "run", tiny, "--model.name=matrix-capsnet-small", "--loss.kind=spread")
+    assert "× reconstruction" not in checked_report(run, tmp_path / "out", images=3)[2]

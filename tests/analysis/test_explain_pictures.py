@@ -39,7 +39,14 @@ def flow():
     activation = torch.tensor([[[0.9, 0.0], [0.1, 0.8]]])
     parents = torch.tensor([[0.3, 0.3, 0.3], [0.6, 0.1, 0.9]])
     return Flow(
-        coupling, activation, parents, torch.ones(2), torch.ones(2), torch.tensor([[[4.0, 4.0], [4.0, 12.0]]]), (5, 5)
+        coupling,
+        activation,
+        parents,
+        torch.ones(2),
+        torch.ones(2),
+        torch.ones(2, 3),
+        torch.tensor([[[4.0, 4.0], [4.0, 12.0]]]),
+        (5, 5),
     )
 
 
@@ -77,7 +84,7 @@ def test_the_png_of_a_flow_has_the_colours_too(flow):
 
 def test_many_wholes_are_shown_by_the_most_active(flow):
     many = Flow(torch.full((1, 1, 1, 1, 40), 0.025), torch.ones(1, 1, 1), torch.linspace(0, 1, 40)[None],
-                torch.ones(1), torch.ones(1), torch.zeros(1, 1, 2), (3, 3))  # fmt: skip
+                torch.ones(1), torch.ones(1), torch.ones(1, 40), torch.zeros(1, 1, 2), (3, 3))  # fmt: skip
     drawing = lay_out(many, torch.zeros(3, 8, 4), [f"class {n}" for n in range(40)])
     assert [whole.parent for whole in drawing.panels[0].wholes] == list(range(28, 40))
     assert len({colour_of(n) for n in range(40)}) == 40

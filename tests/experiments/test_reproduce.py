@@ -12,6 +12,7 @@ from torchcaps.experiments.base import Budget, Column, Experiment, Setting, Tria
 from torchcaps.experiments.memory import can_measure
 from torchcaps.experiments.plots import plot, published_number
 from torchcaps.experiments.routing_vs_backprop import Seen, named_by_majority, probe_accuracy
+from torchcaps.experiments.routings import frozen_batches
 from torchcaps.experiments.run import csv_text, make_setting, reproduce
 from torchcaps.experiments.step_cost import Step, step_costs
 from torchcaps.experiments.tables import body, cell, headings, markdown
@@ -204,3 +205,11 @@ def test_wrong_input_is_told_in_a_line(arguments, message, tmp_path, capsys, mon
     output = ["--output", str(tmp_path)] if arguments else []
     assert guarded(lambda: _run(["reproduce", *arguments, *output]), debug=False) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("data", "epochs", "expected"), [(None, 1, 450), ("mnist-mini", 1, 38), (None, 20, 9005)])
+def test_couplings_are_frozen_before_the_end(data, epochs, expected):
+    setting = make_setting(get_experiment("routings"), data=data, epochs=epochs, seeds=(0,))
+    assert frozen_batches(setting) == expected
+    (trial,) = [trial for trial in get_experiment("routings").trials(setting) if trial.variant == "frozen"]
+    assert f"--model.options.routing.after={expected}" in trial.trainings["run"].keys

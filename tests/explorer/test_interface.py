@@ -231,3 +231,36 @@ def test_the_same_picture_is_seen_alike_by_many_at_once(client):
     with ThreadPoolExecutor(6) as pool:
         together = list(pool.map(lambda pixels: ask(client, "mnist", "look", pixels=pixels), wanted))
     assert together == alone
+
+
+@EVERY
+def test_routing_can_go_on(client, name):
+    pixels = samples(client, name)[3]["pixels"]
+    trained, longer = (
+        ask(client, name, "routing", pixels=pixels, **more)["steps"] for more in ({}, {"iterations": 20})
+    )
+    assert (len(trained), len(longer), info(client, name)["most_iterations"]) == (3, 20, 20)
+    for step, other in zip(trained, longer[:3], strict=True):
+        assert step["lengths"] == pytest.approx(other["lengths"], abs=2e-4)
+        assert np.array(step["coupling"]) == pytest.approx(np.array(other["coupling"]), abs=2e-4)
+    assert longer[-1]["entropy"] < longer[2]["entropy"]
+    assert len(ask(client, name, "routing", pixels=pixels, iterations=3)["steps"]) == 3
+    assert len(ask(client, name, "routing", pixels=pixels, iterations=1)["steps"]) == 1
+    for odd in (0, 21, 1.5, "many"):
+        request = {"pixels": pixels, "iterations": odd}
+        assert "iterations" in refusal(client.post(f"/api/models/{name}/routing", json=request), 422)
+
+
+def test_agreement_of_each_class_is_that_of_its_votes(client):
+    pixels = samples(client, "mnist")[7]["pixels"]
+    model, _ = load_pretrained("mnist")
+    with torch.inference_mode():
+        children = model.primary_capsules(as_seen("mnist", 7)[None])
+        votes = model.class_capsules.votes(children)[0]
+        trace = model.class_capsules.route(children, trace=True).trace
+    for at, step in enumerate(ask(client, "mnist", "routing", pixels=pixels)["steps"]):
+        cosines = torch.cosine_similarity(votes, trace.pose[at, 0], dim=-1)  # [I, J]
+        weight = trace.coupling[at, 0] * votes.norm(dim=-1)
+        expected = (weight * cosines).sum(dim=0) / weight.sum(dim=0)
+        assert step["agreements"] == pytest.approx(expected.tolist(), abs=1e-3)
+        assert step["agreement"] == pytest.approx(float((weight * cosines).sum() / weight.sum()), abs=1e-3)

@@ -11,7 +11,7 @@ import pytest
 from asking import info, noise, raw_request, refusal, told
 from fastapi.testclient import TestClient
 
-from torchcaps.explorer import create_app, interface
+from torchcaps.explorer import create_app, interface, limits
 from torchcaps.explorer.limits import HEADERS, host_name
 from torchcaps.explorer.server import LOOPBACK
 
@@ -335,3 +335,37 @@ def test_the_server_listens_while_a_model_works(explorer):
 
 def test_titles_are_text_and_not_markup(client):
     assert all("<" not in info(client, name)["title"] for name in ("mnist", "fashion-mnist", "multi-mnist"))
+
+
+def test_too_many_requests_at_once_are_told_to_come_back(monkeypatch):
+    monkeypatch.setattr(limits, "MOST_REQUESTS", 3)
+    app, sent = create_app(), []
+
+    async def crowd():
+        go_on = asyncio.Event()
+
+        async def slowly():
+            await go_on.wait()
+            return {"type": "http.request", "body": b"{}", "more_body": False}
+
+        async def send(message):
+            sent.append(message)
+
+        scope = {
+            "type": "http", "method": "POST", "path": "/api/models/mnist/look", "raw_path": b"/", "query_string": b"",
+            "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")], "root_path": "",
+        }  # fmt: skip
+        slow = [asyncio.ensure_future(app(dict(scope), slowly, send)) for _ in range(3)]
+        await asyncio.sleep(0.05)
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as other:
+            refused = await other.get("/api/models")
+            go_on.set()
+            await asyncio.gather(*slow)
+            return refused, await other.get("/api/models")
+
+    refused, after = asyncio.run(crowd())
+    assert "try again" in refusal(refused, 429)
+    assert "content-security-policy" in refused.headers
+    assert after.status_code == 200
+    assert [message["status"] for message in sent if message["type"] == "http.response.start"] == [422] * 3

@@ -268,3 +268,23 @@ def test_it_can_be_started_twice():
     for _ in range(2):
         with TestClient(app) as client:
             assert client.post("/api/models/mnist/look", json={"pixels": pixels}).status_code == 200
+
+
+@pytest.mark.parametrize("routing", ["uniform", {"name": "optimized", "alpha": [1.0, 0.5, 0.25]}])
+def test_a_routing_that_cannot_go_on_says_so(tmp_path, routing):
+    client = exploring(untrained_run(tmp_path / "run", options={"routing": routing}))
+    about, pixels = info(client, "run-run"), noise(client, "run-run")
+    assert about["most_iterations"] == about["iterations"]
+    assert len(ask(client, "run-run", "routing", pixels=pixels)["steps"]) == about["iterations"]
+    answer = client.post("/api/models/run-run/routing", json={"pixels": pixels, "iterations": 10})
+    assert "only be routed as it was trained" in refusal(answer, 422)
+
+
+def test_mounting_leaves_the_threads_of_torch_alone(explorer):
+    app = FastAPI()
+    app.mount("/capsules", explorer)
+    torch.set_num_threads(2)
+    client = TestClient(app)
+    pixels = noise(TestClient(explorer), "mnist")
+    assert client.post("/capsules/api/models/mnist/look", json={"pixels": pixels}).status_code == 200
+    assert torch.get_num_threads() == 2

@@ -2,6 +2,7 @@
 
 import errno
 import http.client
+import ipaddress
 import json
 import os
 import re
@@ -316,3 +317,24 @@ def test_help_shows_examples(capsys):
     out = capsys.readouterr().out
     assert "torchcaps explore runs/quickstart-1" in out
     assert "--port" in out
+
+
+@POSIX
+def test_others_are_told_their_address(capsys, monkeypatch):
+    """Without a network there is none to tell."""
+    monkeypatch.setattr(server._Server, "run", lambda self, sockets: self._ready())
+    for own, told in (("192.0.2.7", True), (None, False)):
+        monkeypatch.setattr(server, "own_address", lambda own=own: own)
+        lines = []
+        server.serve(host="0.0.0.0", port=0, browser=False, say=lines.append)
+        assert "localhost" in lines[0]
+        assert "There is no password" in lines[1]
+        assert any("http://192.0.2.7:" in line for line in lines[2:]) == told
+    lines = []
+    server.serve(port=0, browser=False, say=lines.append)
+    assert len(lines) == 1
+
+
+def test_the_own_address_is_an_address_or_none():
+    own = server.own_address()
+    assert own is None or not ipaddress.ip_address(own).is_unspecified

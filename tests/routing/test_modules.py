@@ -11,6 +11,8 @@ from torchcaps.routing import (
     KMeansRouting,
     OptimizedRouting,
     RandomRouting,
+    list_routings,
+    resolve_routing,
 )
 
 VOTES = torch.randn(3, 6, 4, 5, generator=torch.Generator().manual_seed(0))
@@ -158,3 +160,34 @@ def test_frozen_after_a_while_keeps_what_the_source_found():
     torch.testing.assert_close(again.eval()(parts).pose, layer.eval()(parts).pose)
     with pytest.raises(ValueError, match="after is a number of training batches"):
         FrozenRouting(after=-1)
+
+
+ITERATING = [name for name in list_routings() if hasattr(resolve_routing(name), "iterations")]
+
+
+@pytest.mark.parametrize("name", ITERATING)
+def test_more_iterations_begin_as_fewer_do(name):
+    layer = CapsuleLinear(in_capsules=7, in_dim=3, out_capsules=4, out_dim=5, routing=name).double()
+    children = Capsules.from_pose(torch.randn(2, 7, 3, dtype=torch.float64))
+    trace = layer.route(children, trace=True, iterations=6).trace
+    for count in range(1, 7):
+        found = layer.route(children, iterations=count)
+        for field in ("pose", "activation", "coupling"):
+            torch.testing.assert_close(getattr(found, field), getattr(trace, field)[count - 1])
+    torch.testing.assert_close(layer(children).pose, trace.pose[2])  # as it was made
+    assert layer.routing.iterations == 3
+
+
+def test_another_number_of_iterations_shares_the_parameters():
+    routing = EMRouting()
+    routing.build(7, 4, 5)
+    other = routing.with_iterations(5)
+    assert other.beta_u is routing.beta_u
+    assert (routing.iterations, other.iterations) == (3, 5)
+
+
+def test_another_number_of_iterations_is_refused_where_there_are_none():
+    with pytest.raises(ValueError, match="UniformRouting has no iterations"):
+        resolve_routing("uniform").with_iterations(2)
+    with pytest.raises(ValueError, match="iterations"):
+        resolve_routing("dynamic").with_iterations(0)

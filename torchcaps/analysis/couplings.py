@@ -88,7 +88,8 @@ class LayerRouting(NamedTuple):
         objective: ``[r]``, what the algorithm descends, mean over the images.
         dead_children: bool ``[H·W·T]``, :func:`dead_capsules` of the layer's children.
         dead_parents: bool ``[J]``, on a grid ``[H'·W'·J]``.
-        agreement: ``[r]``: Σ c_ij cos(û_ij, v_j) / Σ c_ij, mean over the images; 1 if all votes point the same way.
+        agreement: ``[r]``: Σ c_ij û_ij·v_j/‖v_j‖ / Σ c_ij ‖û_ij‖, the mean cosine of votes and wholes where a vote
+            counts by its length and coupling, mean over the images; 1 if all votes point the same way.
         received: ``[J]`` or ``[H'·W'·J]``: what comes to a parent in the last iteration, over the mean of the parents
             at its position; 1 for uniform couplings, 0 for a parent that nobody sends to. Mean over the images.
     """
@@ -233,9 +234,9 @@ def _measured(layer: CapsuleLayer, capsules: Capsules, trace: RoutingTrace) -> _
     if isinstance(layer, CapsuleLinear):  # one window over everything, with one type at every place
         votes, coupling = votes[:, None, :, None], coupling[:, :, None, :, None]  # [b, P, W, T, J, D], [r, …, J]
         poses, parents = poses[:, :, None], parents[:, :, None]  # [r, b, P, J, D], [r, b, P, J]
-    directions = torch.einsum("rbpwtj,bpwtjd->rbpjd", coupling, nn.functional.normalize(votes, dim=-1))
-    agreeing = (directions * nn.functional.normalize(poses, dim=-1)).sum(dim=-1).flatten(2)  # [r, b, P·J]
-    sent = coupling.sum(dim=(3, 4)).flatten(2)  # [r, b, P·J]
+    sums = torch.einsum("rbpwtj,bpwtjd->rbpjd", coupling, votes)
+    agreeing = (sums * nn.functional.normalize(poses, dim=-1)).sum(dim=-1).flatten(2)  # [r, b, P·J]
+    sent = torch.einsum("rbpwtj,bpwtj->rbpj", coupling, votes.norm(dim=-1)).flatten(2)  # [r, b, P·J]
     received = coupling[-1].sum(dim=(2, 3))  # [b, P, J]
     by_child, choices = _by_child(layer, capsules, coupling)
     return _Measured(

@@ -27,6 +27,10 @@ UNCHANGED = {"shift right": 0.0, "shift down": 0.0, "rotate": 0.0, "scale": 1.0}
 
 PENALTY = 1e-6
 """Of the probe's squared weights, per item and for features of variance one: only so that it can always be solved."""
+PENALTIES = (PENALTY, 1e-3, 0.01, 0.03, 0.1, 0.3, 1.0)
+"""Among which one is chosen where it is known which items belong together: with few images a free probe overfits."""
+
+_FOLDS = 4
 
 _AT_ONCE = 256
 
@@ -170,15 +174,15 @@ def _movement(
     count, images = poses.shape[:2]
     target = amounts.repeat_interleave(images)  # [A·B]
     dealt = target[torch.randperm(len(target), generator=shuffle)]
-    groups, fitted = classes.repeat(count), train.repeat(count)
+    groups, fitted, items = classes.repeat(count), train.repeat(count), torch.arange(images).repeat(count)
     return Movement(
         kind,
         amounts,
         ((poses - before.pose).norm(dim=-1) / length).mean(dim=1),
         torch.stack([at.activation.mean() for at in seen]),
         torch.stack([at.right.mean() for at in seen]),
-        linear_probe_r2(poses.flatten(0, 1), target, groups, fitted),
-        linear_probe_r2(poses.flatten(0, 1), dealt, groups, fitted),
+        linear_probe_r2(poses.flatten(0, 1), target, groups, fitted, items),
+        linear_probe_r2(poses.flatten(0, 1), dealt, groups, fitted, items),
     )
 
 
@@ -191,7 +195,9 @@ def _half_of_each_class(classes: Tensor, shuffle: torch.Generator) -> Tensor:
     return train
 
 
-def linear_probe_r2(features: Tensor, target: Tensor, groups: Tensor, train: Tensor) -> float:
+def linear_probe_r2(
+    features: Tensor, target: Tensor, groups: Tensor, train: Tensor, items: Tensor | None = None
+) -> float:
     r"""How well a number can be read from features by a linear map, judged on items that it was not fitted to.
 
     ::
@@ -206,28 +212,46 @@ def linear_probe_r2(features: Tensor, target: Tensor, groups: Tensor, train: Ten
         target: what to read.
         groups: which items share a map, such as those of a class. A group without items on either side is left out.
         train: which items the maps are fitted to.
+        items: what each one is a version of, such as the image that was moved. Given, a ridge penalty is chosen
+            among :data:`PENALTIES` by four-fold cross-validation on the items of ``train`` alone, with all versions in
+            the same fold; not given, it is next to none.
 
     Shapes:
-        features ``[N, D]``, target ``[N]``, groups int ``[N]``, train bool ``[N]`` → a number, NaN if nothing is held
-        out or the target does not vary.
+        features ``[N, D]``, target ``[N]``, groups and items int ``[N]``, train bool ``[N]`` → a number, NaN if
+        nothing is held out or the target does not vary.
     """
     features, target = features.double(), target.double()
+    penalty = PENALTY if items is None else _chosen_penalty(features, target, groups, train, items)
     wrong = spread = 0.0
     for group in set(groups.tolist()):
         fit, judge = (groups == group) & train, (groups == group) & ~train
         if not fit.any() or not judge.any():
             continue
-        predicted = _fitted(features[fit], target[fit], features[judge])
+        predicted = _fitted(features[fit], target[fit], features[judge], penalty)
         wrong += float((target[judge] - predicted).square().sum())
         spread += float((target[judge] - target[judge].mean()).square().sum())
     return 1 - wrong / spread if spread > 0 else math.nan
 
 
-def _fitted(features: Tensor, target: Tensor, others: Tensor) -> Tensor:
+def _chosen_penalty(features: Tensor, target: Tensor, groups: Tensor, train: Tensor, items: Tensor) -> float:
+    """The penalty with the least error on items that were left out, of those that probes are fitted to."""
+    errors = dict.fromkeys(PENALTIES, 0.0)
+    for group in set(groups.tolist()):
+        own = (groups == group) & train
+        x, y = features[own], target[own]
+        kinds, of = torch.unique(items[own], return_inverse=True)
+        for fold in range(min(_FOLDS, len(kinds)) if len(kinds) > 1 else 0):
+            out = of % _FOLDS == fold
+            for penalty in PENALTIES:
+                errors[penalty] += float((y[out] - _fitted(x[~out], y[~out], x[out], penalty)).square().sum())
+    return min(PENALTIES, key=lambda penalty: errors[penalty])
+
+
+def _fitted(features: Tensor, target: Tensor, others: Tensor, penalty: float) -> Tensor:
     """Ridge regression on standardised features; what does not vary stays out."""
     centre, deviation = features.mean(dim=0), features.std(dim=0, correction=0)
     scale = torch.where(deviation > 1e-9, 1 / deviation.clamp_min(1e-9), 0)
     x, y = (features - centre) * scale, target - target.mean()
-    penalty = PENALTY * len(x) * torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
-    weight: Tensor = torch.linalg.solve(x.T @ x + penalty, x.T @ y)
+    ridge = penalty * len(x) * torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
+    weight: Tensor = torch.linalg.solve(x.T @ x + ridge, x.T @ y)
     return (others - centre) * scale @ weight + target.mean()

@@ -69,7 +69,7 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     try:
         say = None if arguments.json else _say
         rows = reproduce(experiment, setting, folder, say, sys.stderr.isatty(), arguments.again)
-    except Interrupted as stop:
+    except (Interrupted, KeyboardInterrupt) as stop:
         raise CommandError("stopped; the same command goes on from here.", code=130) from stop
     except TrainingStopped as stop:
         raise CommandError(stop) from stop
@@ -121,16 +121,16 @@ def _show(experiment: Experiment, rows: list[Row]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from torchcaps.experiments.tables import body, budget_text, headings
+    from torchcaps.experiments.tables import body, headings, how_measured
 
     table = Table(title=experiment.title)
     for number, heading in enumerate(headings(experiment, rows)):
-        table.add_column(heading, justify="left" if number == 0 else "right")
+        table.add_column(heading, justify="left" if number == 0 else "right", overflow="fold")
     for line in body(experiment, rows):
         table.add_row(*line)
     console = Console(highlight=False, markup=False)
     console.print(table)
-    console.print(f"{experiment.question} {budget_text(rows)}\n{experiment.credit}", soft_wrap=True)
+    console.print(f"{experiment.question} {how_measured(rows)}\n{experiment.credit}", soft_wrap=True)
 
 
 def _numbers(experiment: Experiment, rows: list[Row]) -> dict[str, Any]:

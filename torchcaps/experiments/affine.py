@@ -1,4 +1,4 @@
-"""Trained on shifted digits, tested on affine ones (Sabour et al. 2017, §5.1)."""
+"""Trained on shifted digits, tested on affine ones (Sabour et al. 2017, §5.2)."""
 
 from __future__ import annotations
 
@@ -40,11 +40,12 @@ EXPERIMENT = Experiment(
     name="affine",
     title="From shifted digits to affine ones",
     question=(
-        "Test accuracy of networks that have seen digits shifted on a 40×40 canvas: on such digits, and on digits that "
-        "are also rotated, sheared and scaled. Both networks have the same number of parameters and of epochs."
+        "Test accuracy of networks that have seen digits shifted on a 40×40 canvas: on such digits (up to 6 pixels), "
+        "and on digits that are shifted less (up to 4) but also rotated, sheared and scaled. Both networks have the "
+        "same number of parameters and of epochs."
     ),
     credit=(
-        "Published: Sabour, Frosst and Hinton 2017, §5.1, on affNIST, with networks stopped at the same accuracy on "
+        "Published: Sabour, Frosst and Hinton 2017, §5.2, on affNIST, with networks stopped at the same accuracy on "
         "shifted digits. The affine digits here are made in the manner of affNIST, and are not it."
     ),
     columns=(

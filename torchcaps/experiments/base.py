@@ -38,7 +38,13 @@ class Budget:
 
 # One pass over the data: a first answer within minutes per training on two cores. The same settings for every variant;
 # batch size and rate were chosen on validation images of MultiMNIST with dynamic routing.
-SMALL = ("--optimizer.schedule=one-cycle", "--optimizer.lr=0.003", "--training.batch_size=64", "--data.validation=0")
+BATCH = 64
+SMALL = (
+    "--optimizer.schedule=one-cycle",
+    "--optimizer.lr=0.003",
+    f"--training.batch_size={BATCH}",
+    "--data.validation=0",
+)
 QUICK = Budget(SMALL, images=500)
 FULL = Budget(SMALL, epochs=20)
 PAPER = Budget(

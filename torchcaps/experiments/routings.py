@@ -2,26 +2,45 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 
-from torchcaps.experiments.base import FULL, QUICK, Column, Context, Experiment, Numbers, Setting, Trial, for_each
+from torchcaps.experiments.base import (
+    BATCH,
+    FULL,
+    QUICK,
+    Column,
+    Context,
+    Experiment,
+    Numbers,
+    Setting,
+    Trial,
+    for_each,
+)
 from torchcaps.experiments.measures import affine_error, error_of_run
 from torchcaps.experiments.step_cost import PROCESSES, ROUNDS, Step, step_costs
 
 CNN = "CNN"
 ROUTINGS = ("dynamic", "optimized", "kmeans", "em", "uniform", "random", "frozen")
 LOSSES = {"em": "spread", CNN: "cross-entropy"}  # with the margin loss EM does not learn in so few steps
-FROZEN_BATCHES = 450  # about half of an epoch of MNIST in batches of 64
+FROZEN_AFTER = 0.48  # of all batches
+TRAINING_IMAGES = {"mnist": 60_000, "fashion-mnist": 60_000, "mnist-mini": 5_000}
 
 
-def _keys(name: str, seed: int) -> tuple[str, ...]:
+def frozen_batches(setting: Setting) -> int:
+    """After how many batches the couplings are frozen."""
+    in_an_epoch = math.ceil(TRAINING_IMAGES[setting.data or "mnist"] / BATCH)
+    return max(1, round(FROZEN_AFTER * setting.budget.epochs * in_an_epoch))
+
+
+def _keys(name: str, seed: int, setting: Setting) -> tuple[str, ...]:
     """What a variant changes; what is random about ``random`` is part of the seed."""
     keys: tuple[str, ...] = () if name == CNN else (f"--model.options.routing.name={name}",)
     if name == "random":
         keys += (f"--model.options.routing.seed={seed}",)
     if name == "frozen":
-        keys += (f"--model.options.routing.after={FROZEN_BATCHES}",)
+        keys += (f"--model.options.routing.after={frozen_batches(setting)}",)
     return (*keys, f"--loss.kind={LOSSES[name]}") if name in LOSSES else keys
 
 
@@ -35,7 +54,7 @@ def _measure(runs: Mapping[str, Path], context: Context) -> Numbers:
 def _trials(setting: Setting) -> list[Trial]:
     trials = []
     for name, _, seed in for_each(dict.fromkeys((*ROUTINGS, CNN)), setting.seeds):
-        run = setting.training("mnist", seed, *_keys(name, seed), model=_model(setting, name))
+        run = setting.training("mnist", seed, *_keys(name, seed, setting), model=_model(setting, name))
         trials.append(Trial(name, seed, {"run": run}, _measure))
     return trials
 
@@ -59,8 +78,9 @@ EXPERIMENT = Experiment(
         "Test accuracy on MNIST and on affine versions of its test digits; time of a training step of 128 digits, "
         "measured side by side in one process, and the memory that it takes at its peak, each in a process of its own. "
         "Uniform, random and frozen coupling decide nothing about an image: they show what routing adds. Frozen is the "
-        f"mean coupling of dynamic routing after {FROZEN_BATCHES} batches, kept from then on. EM is trained with the "
-        "spread loss, as its paper does (margin 0.9), the CNN with cross-entropy, all others with the margin loss."
+        f"mean coupling of dynamic routing after {FROZEN_AFTER:.0%} of the batches, kept from then on. EM is trained "
+        "with the spread loss, as its paper does (margin 0.9), the CNN with cross-entropy, all others with the margin "
+        "loss."
     ),
     credit=(
         "After Paik, Kwak and Kim 2019, who find that uniform and random coupling often do as well as routing. Their "

@@ -68,17 +68,17 @@ def body(experiment: Experiment, rows: Sequence[Row]) -> list[list[str]]:
 
 def markdown(experiment: Experiment, rows: Sequence[Row]) -> str:
     """The table with what it means."""
-    seeds = len({row["seed"] for row in rows})
-    spread = f"Mean ± standard deviation over {seeds} seeds." if seeds > 1 else "One seed."
     head = headings(experiment, rows)
     table = [head, ["---"] * len(head), *body(experiment, rows)]
     lines = "\n".join(f"| {' | '.join(line)} |" for line in table)
-    return f"{experiment.question} {spread} {budget_text(rows)}\n\n{lines}\n\n{experiment.credit}\n"
+    return f"{experiment.question} {how_measured(rows)}\n\n{lines}\n\n{experiment.credit}\n"
 
 
-def budget_text(rows: Sequence[Row]) -> str:
-    """With how much it was measured, and on which images if not on the experiment's own."""
+def how_measured(rows: Sequence[Row]) -> str:
+    """Over how many seeds, with how much, and on which images if not on the experiment's own."""
+    seeds = len({row["seed"] for row in rows})
+    spread = f"Mean ± standard deviation over {seeds} seeds." if seeds > 1 else "One seed."
     budget, epochs, data = (rows[0][key] for key in ("budget", "epochs", "data"))
     trained = f", {epochs} epoch{'' if epochs == '1' else 's'}" if epochs else ""
     images = f" With the images of {data} in place of the experiment's own." if data else ""
-    return f"Budget: {budget}{trained}.{images}"
+    return f"{spread} Budget: {budget}{trained}.{images}"

@@ -138,7 +138,7 @@ class Step(BaseModel):
 
     lengths: list[float] = Field(description="activation of each class capsule after it")
     entropy: float = Field(description="of a part's couplings, mean over the parts, in nats")
-    agreement: float = Field(description="mean cosine of votes and the wholes they go to, weighted by coupling")
+    agreement: float = Field(description="mean cosine of votes and wholes, a vote counting by its length and coupling")
     agreements: list[float] = Field(description="the same for the votes for each class alone")
     coupling: list[list[float]] = Field(description="what each part sends to each class; rows as in parts")
 

@@ -6,10 +6,10 @@ import io
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from torchcaps.data.pictures import UnreadableError, fit_image, opened, upright
+from torchcaps.explorer.handwriting import ground_is_light, placed_as_digit
 
 if TYPE_CHECKING:
     from PIL import Image as Pillow
@@ -19,10 +19,6 @@ Invert = Literal["auto", "yes", "no"]
 FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "BMP")
 MOST_PIXELS = 16_000_000
 LARGEST_SIDE = 1024
-DIGIT_SIZE, DIGIT_BOX = 20, 28
-"""LeCun et al. 1998: a digit of MNIST fits into 20×20 pixels and has its centre of mass in the middle of 28×28."""
-
-_INK = 0.2  # of the brightest pixel: what is darker is paper or noise
 
 
 def read_upload(content: bytes, shape: tuple[int, int, int], invert: Invert, as_digit: bool) -> Tensor:
@@ -73,7 +69,7 @@ def _light_on_dark(image: Pillow.Image, invert: Invert) -> Pillow.Image:
         ground = (255, 255, 255, 255) if drawn_dark else (0, 0, 0, 255)
         image = Image.alpha_composite(Image.new("RGBA", coloured.size, ground), coloured)
     pixels = np.asarray(_grey(image))
-    if invert == "yes" or (invert == "auto" and _border(pixels).mean() > 127.5):
+    if invert == "yes" or (invert == "auto" and ground_is_light(pixels)):
         pixels = 255 - pixels
     return Image.fromarray(pixels)
 
@@ -84,41 +80,6 @@ def _grey(image: Pillow.Image) -> Pillow.Image:
 
     width, height = upright(image).size
     return Image.fromarray(fit_image(image, (1, height, width))[0].numpy())
-
-
-def _border(pixels: np.ndarray) -> np.ndarray:
-    return np.concatenate([pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]])
-
-
-def placed_as_digit(pixels: np.ndarray, size: tuple[int, int]) -> Tensor:
-    """A light drawing on dark ground as a digit of MNIST: in 20×20 pixels, its centre of mass in the middle.
-
-    Shapes:
-        uint8 ``[h, w]`` → uint8 ``[1, H, W]``.
-    """
-    from PIL import Image
-
-    levels = pixels.astype(np.float32)
-    ground = float(np.median(_border(levels)))  # paper in a photograph is not quite black, though inverted
-    levels = np.clip(levels - ground, 0, None) if ground < 128 else levels
-    found = torch.zeros(1, *size, dtype=torch.uint8)
-    if levels.max() - levels.min() < 1:
-        return found
-    levels *= 255 / levels.max()
-    rows, columns = (np.flatnonzero((levels > 255 * _INK).any(axis=axis)) for axis in (1, 0))
-    cut = levels[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
-    box = min(DIGIT_BOX, *size)  # a model of smaller pictures gets a smaller digit
-    scale = DIGIT_SIZE * box / DIGIT_BOX / max(cut.shape)
-    height, width = (max(1, round(length * scale)) for length in cut.shape)
-    small = np.asarray(Image.fromarray(cut).resize((width, height), Image.Resampling.BILINEAR))
-    weights = small.sum()
-    top, left = (  # all digits of MNIST have it within half a pixel of pixel 14 of 0 … 27, not of 13.5
-        round(whole / 2 - float((small.sum(axis=1 - axis) * np.arange(part)).sum() / weights))
-        for axis, (part, whole) in enumerate(zip(small.shape, size, strict=True))
-    )
-    top, left = min(max(top, 0), size[0] - height), min(max(left, 0), size[1] - width)
-    found[0, top : top + height, left : left + width] = torch.from_numpy(small.clip(0, 255).astype(np.uint8))
-    return found
 
 
 __all__ = ["FORMATS", "MOST_PIXELS", "Invert", "UnreadableError", "placed_as_digit", "read_upload"]

@@ -15,6 +15,8 @@ from torchcaps.analysis.pictures import BLUE, ORANGE, Picture, as_colours, enlar
 
 RIGHT, WRONG = 10, 8
 """So many cases are shown."""
+HARDLY_BETTER = 0.8
+"""Of the mean image's error: a decoder with more has not learned to draw."""
 
 
 class Panel(NamedTuple):
@@ -227,6 +229,15 @@ def _matched(found: Tensor, labels: Tensor) -> Tensor:
 def _in_two_colours(names: Sequence[str]) -> str:
     first, second = (text(name) for name in names)
     return f'<span style="color:var(--orange)">{first}</span> + <span style="color:var(--blue)">{second}</span>'
+
+
+def drawn_no_better(subject: Subject) -> tuple[float, float] | None:
+    """The errors per pixel of what is drawn as labelled and of the mean image, if the first is hardly smaller."""
+    every, objects = torch.arange(len(subject.labels)), subject.objects
+    drawn = torch.stack([subject.drawn(every, subject.labels[:, n]) for n in range(objects)], dim=1)
+    targets = subject.batch.targets.view_as(drawn)
+    error, mean = float(_error(drawn, targets).mean()), _baseline(targets.flatten(0, 1)).get("error_of_mean_image")
+    return (error, mean) if mean is not None and error > HARDLY_BETTER * mean else None
 
 
 def _baseline(targets: Tensor) -> dict[str, float]:

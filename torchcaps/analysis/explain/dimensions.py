@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torchcaps.analysis import pages
+from torchcaps.analysis.explain.cases import drawn_no_better
 from torchcaps.analysis.explain.subject import Subject
 from torchcaps.analysis.pages import Section, text
 from torchcaps.analysis.perturbation import (
@@ -56,6 +57,14 @@ def section_of_dimensions(subject: Subject) -> Section:
         f"{CLEAR_EFFECT:g} of the standard deviation that the property has among the class's test images, shifted as "
         f"in training, and if at least {CLEAR_AGREEMENT:.0%} of the images measured agree."
     )
+    if (poor := drawn_no_better(subject)) is not None:
+        error, mean = (pages.number(value, 4) for value in poor)
+        body += pages.paragraph(
+            f"The decoder draws hardly better than the mean image (squared error per pixel {error}, of the mean image "
+            f"{mean}). Effects on such pictures are measured below, but they say little about what a number means; "
+            "train longer first.",
+            "says",
+        )
     names = subject.spec.class_names
     which = _which([names.index(of.name) for of in measured], len(names))
     body += _summary(measured, which) + blocks + _table(measured, which)

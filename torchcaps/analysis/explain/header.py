@@ -38,7 +38,7 @@ def facts_of_run(folder: Path, recipe: Recipe, model: nn.Module, spec: Spec, dat
         "epochs_trained": _epochs_trained(folder),
         "recipe": {
             "loss": recipe.loss.kind,
-            "reconstruction_scale": recipe.loss.reconstruction_scale,
+            "reconstruction_scale": recipe.loss.reconstruction_scale if getattr(model, "decoder", None) else 0.0,
             "lr": optimizer.lr,
             "schedule": optimizer.schedule,
             "epochs": training.epochs,
@@ -137,6 +137,8 @@ def _tile(section: Section) -> list[Tile]:
         if not judged:
             return []
         best = max(judged, key=lambda kind: float(kind["probe_r2"]))
+        if best["probe_r2"] <= 0:
+            return []  # nothing is read off; the section says so
         chosen = f"the best of {NUMERALS[len(judged)]}; " if len(judged) > 1 else ""
         remark = f"{chosen}linear probe on other images; {pages.number(best['shuffled_r2'], 2)} if shuffled"
         return [(pages.number(best["probe_r2"], 2), f"R² of reading {text(best['kind'])} off the pose", remark)]

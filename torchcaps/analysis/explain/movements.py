@@ -17,23 +17,22 @@ from torchcaps.analysis.explain.subject import Subject, answers
 from torchcaps.analysis.pages import Section, text
 from torchcaps.analysis.pictures import Picture, enlargement, sheet
 
-MOST_IMAGES = 300
 UNITS = {"shift right": "pixels to the right", "shift down": "pixels down", "rotate": "degrees, counter-clockwise",
          "scale": "factor"}  # fmt: skip
 
 
 def section_of_movements(subject: Subject) -> Section:
     """A strip, curves and the probe for each kind of transformation."""
-    chosen = subject.spread_over_classes(MOST_IMAGES)
-    found = movements(subject.model, subject.batch.inputs[chosen], subject.batch.labels[chosen], seed=subject.seed)
+    count = len(subject.indices)
+    found = movements(subject.model, subject.batch.inputs, subject.batch.labels, seed=subject.seed)
     right, wrong = shown_cases(subject)
     shown = (right or wrong)[0]
     body = pages.paragraph(
-        f"Measured on {pages.counted(len(chosen), 'test image')}, shifted, turned and scaled by known amounts. If "
+        f"Measured on {pages.counted(count, 'test image')}, shifted, turned and scaled by known amounts. If "
         "poses are equivariant, the pose of the class capsule changes smoothly with the amount while its activation "
         "stays. The probe is a linear map from pose to amount, of each class's own, fitted to one half of the images "
-        "and judged on the other: R² = 1 means that the amount can be read off exactly, 0 that the mean is as good "
-        "a guess. Shuffled amounts show what chance gives."
+        "(its ridge penalty chosen there, too) and judged on the other: R² = 1 means that the amount can be read off "
+        "exactly, 0 that the mean is as good a guess. Shuffled amounts show what chance gives."
     )
     if subject.objects > 1:
         body += pages.paragraph(
@@ -46,7 +45,7 @@ def section_of_movements(subject: Subject) -> Section:
         block, more = _block(subject, movement, shown)
         body += block
         pictures += more
-    numbers = {"images": len(chosen), "kinds": [_numbers(movement) for movement in found]}
+    numbers = {"images": count, "kinds": [_numbers(movement) for movement in found]}
     return Section("movements", "Shifted, turned, scaled", body, pictures, numbers)
 
 

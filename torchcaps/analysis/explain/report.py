@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, NamedTuple
 
 import torch
@@ -75,7 +77,6 @@ def explain(
     recipe = read_run_recipe(run)
     with torch.random.fork_rng(devices=[]):  # a new model draws weights, which the caller's numbers shall not feel
         model, spec = load_model(run)
-    folder = _made(Path(output) if output is not None else Path(run) / "explain")
     told: Progress = progress or (lambda *_: None)
     facts = {
         "run": Path(run).resolve().name,
@@ -84,14 +85,15 @@ def explain(
         "seed": seed,
         **facts_of_run(Path(run), recipe, model, spec, (overrides or recipe.data).name),
     }
-    if isinstance(spec, TextSpec):
-        head, sections, more = _of_texts(run, recipe, model, spec, overrides, images, seed, told, facts)
-    else:
-        head, sections, more = _of_images(run, recipe, model, spec, overrides, images, seed, told, facts)
-    pictures = [f"{picture.name}.png" for section in sections for picture in section.pictures]
-    measured = {section.id: section.numbers for section in sections}
-    numbers = _plain({**facts, **more, **measured, "pictures": pictures})
-    return Report(_write(folder, head, sections, numbers), numbers)
+    with _made(Path(output) if output is not None else Path(run) / "explain") as folder:
+        if isinstance(spec, TextSpec):
+            head, sections, more = _of_texts(run, recipe, model, spec, overrides, images, seed, told, facts)
+        else:
+            head, sections, more = _of_images(run, recipe, model, spec, overrides, images, seed, told, facts)
+        pictures = [f"{picture.name}.png" for section in sections for picture in section.pictures]
+        measured = {section.id: section.numbers for section in sections}
+        numbers = _plain({**facts, **more, **measured, "pictures": pictures})
+        return Report(_write(folder, head, sections, numbers), numbers)
 
 
 def _require_sensible(images: int, seed: int) -> None:
@@ -101,13 +103,25 @@ def _require_sensible(images: int, seed: int) -> None:
         raise RunError(f"--seed is a whole number, at least 0 and below 2^62; got {seed}.")
 
 
-def _made(folder: Path) -> Path:
-    """The folder of the report. It is made before anything is measured: nobody is to wait for an error."""
+@contextmanager
+def _made(folder: Path) -> Iterator[Path]:
+    """The folder of the report. It is made and written to before anything is measured: nobody is to wait for an error.
+
+    If nothing comes of the report, a folder that was made for it goes away again.
+    """
+    new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
     except OSError as error:
-        raise RunError(f"the report's folder {folder} cannot be made: {error.strerror}.") from error
-    return folder
+        raise RunError(f"the report's folder {folder} cannot be made or written to: {error.strerror}.") from error
+    try:
+        yield folder
+    except BaseException:
+        if new and not any(folder.iterdir()):
+            folder.rmdir()
+        raise
 
 
 def _of_images(

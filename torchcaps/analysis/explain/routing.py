@@ -92,7 +92,8 @@ def _couplings(layers: Sequence[LayerRouting], images: int, iterates: bool) -> t
     body = "<h3>Couplings per iteration</h3>" + pages.paragraph(
         f"Measured on {pages.counted(images, 'test image')}. The entropy of a part's couplings is largest when it "
         "sends equally much to every whole and 0 when it sends all to one; polarisation is 0 and 1 in these cases. "
-        "Agreement is the mean cosine between a vote and the whole that it is for, weighted by coupling. A flip is an "
+        "Agreement is the mean cosine between a vote and the whole that it is for; a vote counts by its length times "
+        "its coupling, and wholes that are not there count, too. A flip is an "
         "image whose predicted class changes from one iteration to the next. The objective is each algorithm's own "
         "(see docs/routing.md), so that its size cannot be compared between them. It is proven never to rise only for "
         "optimised routing and k-means routing, while their sharpness is constant; with dynamic and EM routing it can "
