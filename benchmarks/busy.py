@@ -1,10 +1,10 @@
-"""What another program on the same machine costs a training, with and without torchcaps' way of waiting.
+"""What other programs on the same machine cost a training, and how much of it shorter spinning of threads saves.
 
     python -m benchmarks.busy
 
-Two threads train `quickstart` for a few epochs: alone, and beside a process that keeps one core busy; with libgomp's
-own spinning, and with the bound that the `torchcaps` command sets. All four end with the same weights, or nothing is
-reported. Medians over epochs and rounds, which take turns; results/busy.csv.
+Two threads train `quickstart` for a few epochs: alone, and beside one and two processes that keep a core busy each;
+with libgomp's own spinning, and with GOMP_SPINCOUNT=5000. All end with the same weights, or
+nothing is reported. Medians over epochs and rounds, which take turns; results/busy.csv.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from torchcaps.cli import SPINS
 from torchcaps.version import __version__
 
 RESULTS = Path(__file__).parent.parent / "results" / "busy.csv"
-LIBGOMP = "300000"  # what it does if it is told nothing
-EPOCHS, ROUNDS = 3, 3
+LIBGOMP, SHORT = "300000", "5000"  # the first is what it does if it is told nothing
+EPOCHS, ROUNDS, PROCESSES = 2, 2, (0, 1, 2)
 
 
 def epochs(spins: str) -> tuple[list[float], str]:
@@ -39,22 +38,22 @@ def epochs(spins: str) -> tuple[list[float], str]:
         return seconds, hashlib.sha256((run / "weights.safetensors").read_bytes()).hexdigest()
 
 
-def measured() -> dict[tuple[bool, str], float]:
-    """Seconds of an epoch by whether the machine is busy, and by how long threads spin."""
-    found: dict[tuple[bool, str], list[float]] = {}
+def measured() -> dict[tuple[int, str], float]:
+    """Seconds of an epoch by how many processes there are beside it, and by how long threads spin."""
+    found: dict[tuple[int, str], list[float]] = {}
     weights = set()
     for _ in range(ROUNDS):
-        for busy in (False, True):
-            beside = subprocess.Popen([sys.executable, "-c", "while True: pass"]) if busy else None
+        for busy in PROCESSES:
+            beside = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(busy)]
             try:
-                for spins in (LIBGOMP, SPINS):
+                for spins in (LIBGOMP, SHORT):
                     seconds, digest = epochs(spins)
                     found.setdefault((busy, spins), []).extend(seconds)
                     weights.add(digest)
             finally:
-                if beside is not None:
-                    beside.kill()
-                    beside.wait()
+                for process in beside:
+                    process.kill()
+                    process.wait()
     if len(weights) != 1:
         raise SystemExit("the trainings ended with different weights: nothing is reported.")
     return {key: statistics.median(values) for key, values in found.items()}
@@ -63,11 +62,13 @@ def measured() -> dict[tuple[bool, str], float]:
 def main() -> None:
     """Measure and write the table."""
     found = measured()
-    rows = [
-        ("slower beside a busy process, as libgomp waits", found[True, LIBGOMP] / found[False, LIBGOMP]),
-        ("slower beside a busy process, as `torchcaps` waits", found[True, SPINS] / found[False, SPINS]),
-        ("gained beside a busy process", found[True, LIBGOMP] / found[True, SPINS]),
-        ("gained on an idle machine", found[False, LIBGOMP] / found[False, SPINS]),
+    names = {0: "on an idle machine", 1: "beside one busy process", 2: "beside two busy processes"}
+    rows = []
+    for busy in PROCESSES[1:]:
+        for spins, how in ((LIBGOMP, "spinning as libgomp does"), (SHORT, "`GOMP_SPINCOUNT=5000`")):
+            rows.append((f"slower {names[busy]}, {how}", found[busy, spins] / found[0, spins]))
+    rows += [
+        (f"gained by shorter spinning {names[busy]}", found[busy, LIBGOMP] / found[busy, SHORT]) for busy in PROCESSES
     ]
     with RESULTS.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from torchcaps.commands import COMMANDS, CommandError
 from torchcaps.version import __version__
 
-SPINS = "5000"
 EXTRAS = {"matplotlib": "explain", "fastapi": "explore", "uvicorn": "explore", "pydantic": "explore"}
 """Of the package, by what is missing; all else belongs to ``train``."""
 
@@ -71,19 +70,8 @@ def _run(arguments: Sequence[str]) -> int:
     return COMMANDS[parsed.command].run(parsed)
 
 
-def share_the_cores() -> None:
-    """Let threads that wait for each other sleep soon; must come before torch is imported.
-
-    libgomp's threads spin for milliseconds by default. On a machine that does anything else, one that spins keeps the
-    core from the very thread it is waiting for, and training becomes several times slower (results/busy.csv).
-    """
-    if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & set(os.environ):
-        os.environ["GOMP_SPINCOUNT"] = SPINS
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the ``torchcaps`` command."""
-    share_the_cores()
     given = sys.argv[1:] if arguments is None else list(arguments)
     sys.exit(guarded(lambda: _run(given), "--debug" in given))
 
