@@ -236,7 +236,7 @@ def test_routing_can_go_on(open_page):
     assert again.locator("#step-value").inner_text() == "3"
     assert again.get_by_role("button", name="above an equal share").get_attribute("aria-pressed") == "true"
     assert again.locator("#parents button[aria-pressed=true]").get_attribute("data-class") == "7"
-    again.get_by_role("button", name="3, as trained").click()
+    again.get_by_role("button", name="3 steps, as trained").click()
     eventually(lambda: again.locator("#step-count").inner_text() == "3", again, "as trained")
 
 

@@ -15,14 +15,16 @@ export function offerSteps(model, wanted, choose) {
   const trained = Math.max(1, model.iterations);
   const longer = LONGER.filter((count) => count > trained && count <= model.most_iterations);
   const chosen = longer.includes(wanted) ? wanted : null;
-  element("goes-on").hidden = longer.length === 0;
-  element("goes-on-note").textContent =
-    `The network was trained with ${trained} step${trained > 1 ? "s" : ""}. What do more of them change: ` +
-    "the answer, or how decided the parts are?";
+  element("goes-on").hidden = element("steps").hidden = longer.length === 0;
+  element("goes-on").textContent =
+    `The network was trained with ${trained} step${trained > 1 ? "s" : ""}; ${longer.join(" and ")} let it go on. ` +
+    "What do they change: the answer, or only how decided the parts are?";
   const buttons = [null, ...longer].map((count) => {
     const button = document.createElement("button");
     button.type = "button";
-    button.textContent = count === null ? `${trained}, as trained` : `${count} steps`;
+    button.textContent = count ?? trained;
+    button.title = count === null ? `${trained} steps, as trained` : `${count} steps`;
+    button.setAttribute("aria-label", button.title);
     button.setAttribute("aria-pressed", count === chosen);
     button.addEventListener("click", () => {
       if (button.getAttribute("aria-pressed") === "true") return;
