@@ -69,7 +69,7 @@ def wait_until_it_trains(folder, process):
 
 def test_killed_at_random_moments_it_ends_with_the_same_weights(tiny_data, tmp_path):
     """SIGKILL at random, then SIGTERM and Ctrl-C; a checkpoint is written every step, so some kills hit its writing."""
-    options = ("--epochs", "30", "--training.checkpoint_every", "1")
+    options = ("--epochs", "20", "--training.checkpoint_every", "1")
     run_here(*arguments(tiny_data, *options, "--output", str(tmp_path / "whole")))
     folder = tmp_path / "broken"
     command = [*TORCHCAPS, *arguments(tiny_data, *options, "--output", str(folder))]
@@ -124,7 +124,7 @@ def test_two_processes_are_interrupted_and_resumed(tiny_data, tmp_path):
     """Also with a decoder that has no part in the loss."""
     common = (
         "--epochs",
-        "20",
+        "8",
         "--devices",
         "2",
         "--training.checkpoint_every",
