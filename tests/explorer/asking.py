@@ -2,14 +2,19 @@
 
 import asyncio
 import base64
+import io
 import json
 
 import numpy as np
 import torch
+from PIL import Image
 
+from torchcaps.explorer.uploads import read_upload
 from torchcaps.training.recipes import recipe_from_file
 from torchcaps.training.runs import save_weights, write_recipe
 from torchcaps.training.specs import ModelSpec
+
+SHAPE = (1, 28, 28)  # of MNIST's digits
 
 
 def packed(picture):
@@ -84,3 +89,16 @@ def raw_request(app, path, *, method="GET", headers=(), body=(b"",)):
 
 def told(body):
     return json.loads(body)["detail"]
+
+
+def file_of(image, kind="PNG", **options):
+    content = io.BytesIO()
+    (image if isinstance(image, Image.Image) else Image.fromarray(image)).save(content, kind, **options)
+    return content.getvalue()
+
+
+def read(content, invert="auto", as_digit=True, shape=SHAPE):
+    pixels = read_upload(content, shape, invert, as_digit)
+    assert tuple(pixels.shape) == shape
+    assert str(pixels.dtype) == "torch.uint8"
+    return pixels.numpy().astype(np.int64)
