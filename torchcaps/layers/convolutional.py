@@ -136,7 +136,7 @@ class CapsuleConv1d(_CapsuleConv):
         """See :class:`CapsuleConv2d`; with ``positions`` the windows at each position are routed on their own."""
         if self.positions is None:
             return super().route(capsules, trace, coupling, iterations)
-        routing = self.routing if iterations is None else self.routing.with_iterations(iterations)
+        routing = self.routing.with_iterations(iterations)
         poses, activation, mask = self.as_routed(capsules)
         (width,), (stride,) = self.kernel_size, self.stride
         (out,) = self.windows(tuple(capsules.activation.shape[1:-1])).out

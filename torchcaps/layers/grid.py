@@ -87,7 +87,7 @@ class GridCapsules(nn.Module):
         """
         poses, activation, mask = self.as_routed(capsules)
         size = tuple(capsules.activation.shape[1:-1])
-        routing = self.routing if iterations is None else self.routing.with_iterations(iterations)
+        routing = self.routing.with_iterations(iterations)
         return routing.route_windows(
             poses,
             self.effective_weight(),

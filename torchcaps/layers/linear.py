@@ -89,7 +89,7 @@ class CapsuleLinear(nn.Module):
     def route(self, capsules: Capsules, trace: bool = False, iterations: int | None = None) -> RoutingOutput:
         """The parents together with the coupling and, if asked for, every iteration; or another number of them."""
         children = self._checked(capsules)
-        routing = self.routing if iterations is None else self.routing.with_iterations(iterations)
+        routing = self.routing.with_iterations(iterations)
         output: RoutingOutput = routing(self._votes(children), children.activation, children.mask, trace)
         return output
 

@@ -123,11 +123,13 @@ class Routing(nn.Module):
             self, poses, weight, activation, windows, shift=shift, mask=mask, coupling=coupling, trace=trace
         )
 
-    def with_iterations(self, iterations: int) -> Routing:
-        """This very routing, parameters and all, with another number of iterations: what if it went on?
+    def with_iterations(self, iterations: int | None) -> Routing:
+        """This very routing, parameters and all, with another number of iterations (None: its own). What if it went on?
 
         A schedule that lists a value per iteration must be long enough, else a ValueError says so when it routes.
         """
+        if iterations is None:
+            return self
         if not hasattr(self, "iterations"):
             raise ValueError(f"{type(self).__name__} has no iterations, so it cannot have another number of them.")
         require_count("iterations", iterations)
