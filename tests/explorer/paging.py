@@ -80,6 +80,11 @@ def predicted(page, text):
     eventually(lambda: page.locator("#prediction").inner_text().strip() == text, page, f"prediction {text!r}")
 
 
+def routed(page):
+    """Waits until the routing panel, too, is about the picture of now; what is predicted comes first."""
+    eventually(lambda: page.locator("#stage:not(.stale) circle[data-part]").count() >= 50, page, "dots of this picture")
+
+
 def keep(page, name, full_page=True):
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     page.wait_for_timeout(300)  # bars glide for a moment

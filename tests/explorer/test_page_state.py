@@ -10,7 +10,7 @@ from PIL import Image
 
 pytest.importorskip("playwright.sync_api", reason="Playwright is not installed: the page is NOT tested.")
 
-from paging import NEEDS_BROWSER, SCREENSHOTS, eventually, keep, lengths, marked, pixels, predicted, sample
+from paging import NEEDS_BROWSER, SCREENSHOTS, eventually, keep, lengths, marked, pixels, predicted, routed, sample
 
 pytestmark = NEEDS_BROWSER
 
@@ -189,7 +189,7 @@ def test_a_class_and_a_part_are_watched_through_the_steps(open_page):
     page = open_page()
     sample(page, 2)
     dots, watched = page.locator("#field circle[data-part]"), page.locator("#parents button[aria-pressed=true]")
-    eventually(lambda: dots.count() >= 50, page, "dots")
+    routed(page)
     page.locator("#parents button").nth(5).click()
     page.locator("#step").click()  # in its middle: the second of three
     page.keyboard.press(",")
@@ -217,7 +217,7 @@ def test_a_class_and_a_part_are_watched_through_the_steps(open_page):
 def test_routing_can_go_on(open_page):
     page = open_page()
     sample(page, 2)
-    eventually(lambda: page.locator("#field circle[data-part]").count() >= 50, page, "dots")
+    routed(page)
     at_three = lengths(page, "#parents")
     page.get_by_role("button", name="20 steps").click()
     eventually(lambda: page.locator("#step-count").inner_text() == "20", page, "twenty steps")
@@ -232,7 +232,7 @@ def test_routing_can_go_on(open_page):
     page.wait_for_timeout(400)
     again = open_page(fragment="#" + urlsplit(page.url).fragment)
     eventually(lambda: again.locator("#step-count").inner_text() == "20", again, "a link holds them")
-    eventually(lambda: again.locator("#field circle[data-part]").count() >= 50, again, "dots")
+    routed(again)
     assert again.locator("#step-value").inner_text() == "3"
     assert again.get_by_role("button", name="above an equal share").get_attribute("aria-pressed") == "true"
     assert again.locator("#parents button[aria-pressed=true]").get_attribute("data-class") == "7"
