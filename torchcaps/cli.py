@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from torchcaps.commands import COMMANDS, CommandError
+from torchcaps.io import printable
 from torchcaps.version import __version__
 
 EXTRAS = {"matplotlib": "explain", "fastapi": "explore", "uvicorn": "explore", "pydantic": "explore"}
@@ -84,7 +85,7 @@ def guarded(run: Callable[[], int], debug: bool) -> int:
         return run()
     except CommandError as error:
         if str(error):
-            print(f"torchcaps: {error}", file=sys.stderr)
+            print(f"torchcaps: {printable(str(error))}", file=sys.stderr)
         return error.code
     except KeyboardInterrupt:
         print("torchcaps: stopped.", file=sys.stderr)

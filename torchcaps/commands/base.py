@@ -6,6 +6,17 @@ import argparse
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TextIO
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.io import printable
+
+NO_MEMORY = "there is not enough memory. Choose smaller images, a smaller model or smaller batches."
+
+
+def say(text: str = "", to: TextIO | None = None, end: str = "\n") -> None:
+    """Print, with control characters spelled out: names of files and classes may come from anyone."""
+    print(printable(text), end=end, file=to, flush=True)
 
 
 class CommandError(Exception):
@@ -29,15 +40,17 @@ class Command:
 
 @contextmanager
 def user_errors() -> Iterator[None]:
-    """Turn the package's errors about data, recipes and runs into :class:`CommandError`."""
-    from torchcaps.data.images import DataError
-    from torchcaps.training.recipes import RecipeError
-    from torchcaps.training.runs import RunError
-
+    """Turn the package's errors about data, recipes and runs, and too little memory, into :class:`CommandError`."""
     try:
         yield
-    except (DataError, RecipeError, RunError) as error:
+    except TorchcapsError as error:
         raise CommandError(error) from error
+    except MemoryError as error:
+        raise CommandError(NO_MEMORY) from error
+    except RuntimeError as error:
+        if "can't allocate memory" not in str(error):  # so says torch
+            raise
+        raise CommandError(NO_MEMORY) from error
     except OSError as error:
         if error.strerror is None:
             raise

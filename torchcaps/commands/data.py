@@ -7,7 +7,7 @@ import json
 import sys
 from dataclasses import dataclass
 
-from torchcaps.commands.base import Command, CommandError, user_errors
+from torchcaps.commands.base import Command, CommandError, say, user_errors
 
 EXAMPLES = """  torchcaps data list
   torchcaps data get fashion-mnist
@@ -62,10 +62,10 @@ def _list(arguments: argparse.Namespace) -> int:
     found |= {name: {"description": text} for name, text in COMPOSED.items()}
     found |= _texts(arguments)
     if arguments.json:
-        print(json.dumps(found, indent=2, ensure_ascii=False))
+        say(json.dumps(found, indent=2, ensure_ascii=False))
         return 0
     for name, of in found.items():
-        print(f"{name:<16}{of['description']}" + (f"  [{of['where']}]" if "where" in of else ""))
+        say(f"{name:<16}{of['description']}" + (f"  [{of['where']}]" if "where" in of else ""))
     return 0
 
 
@@ -86,11 +86,11 @@ def _texts(arguments: argparse.Namespace) -> dict[str, dict[str, str]]:
 def _show(arguments: argparse.Namespace, found: list[Checked]) -> int:
     """What was read of each split, and how often each class comes."""
     if arguments.json:
-        print(json.dumps({of.split: of.numbers() for of in found}, indent=2, ensure_ascii=False))
+        say(json.dumps({of.split: of.numbers() for of in found}, indent=2, ensure_ascii=False))
         return 0
     for of in found:
-        print(f"{arguments.name} {of.split}: {of.count:,} {of.kind} of {of.size}")
-        print("  " + ", ".join(f"{label} {count:,}" for label, count in of.classes.items()))
+        say(f"{arguments.name} {of.split}: {of.count:,} {of.kind} of {of.size}")
+        say("  " + ", ".join(f"{label} {count:,}" for label, count in of.classes.items()))
     return 0
 
 
@@ -129,7 +129,7 @@ def _check(arguments: argparse.Namespace, download: bool) -> int:
     options = DataOptions(name=name, dir=arguments.data_dir, download=download, unreadable="skip")
     found, notices = [], sys.stderr if arguments.json else sys.stdout
     for split in ("train", "test"):
-        data = load_images(options, split, print_progress, lambda text: print(f"  {text}", file=notices))
+        data = load_images(options, split, print_progress, lambda text: say(f"  {text}", notices))
         shape = evaluation_source(options).image_shape if name in COMPOSED else data.image_shape
         counts = data.labels.bincount(minlength=len(data.class_names)).tolist()
         named = dict(zip(data.class_names, counts, strict=True))

@@ -8,7 +8,7 @@ import json
 import platform
 from typing import Any
 
-from torchcaps.commands.base import Command
+from torchcaps.commands.base import Command, say
 
 
 def info() -> dict[str, str]:
@@ -53,21 +53,21 @@ def _add_json(parser: argparse.ArgumentParser) -> None:
 def _print_info(arguments: argparse.Namespace) -> int:
     lines = info()
     if arguments.json:
-        print(json.dumps(lines, indent=2))
+        say(json.dumps(lines, indent=2))
         return 0
     width = max(map(len, lines))
     for name, value in lines.items():
-        print(f"{name:<{width}}  {value}")
+        say(f"{name:<{width}}  {value}")
     return 0
 
 
 def _print_models(arguments: argparse.Namespace) -> int:
     found = models()
     if arguments.json:
-        print(json.dumps(found, indent=2, ensure_ascii=False))
+        say(json.dumps(found, indent=2, ensure_ascii=False))
         return 0
     for name, of in found.items():
-        print(f"{name:<22}{of['parameters']:>12,}  {of['description']}")
+        say(f"{name:<22}{of['parameters']:>12,}  {of['description']}")
     return 0
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from dataclasses import replace
+from typing import Any
 
-from torchcaps.commands.base import Command, user_errors
+from torchcaps.commands.base import Command, say, user_errors
 
 
 def _add_evaluate(parser: argparse.ArgumentParser) -> None:
@@ -39,24 +41,32 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         changes = {"name": arguments.data, "dir": arguments.data_dir}
         options = replace(own, **{key: value for key, value in changes.items() if value is not None})
         other = arguments.data is not None or arguments.split != "test" or arguments.data_dir is not None
-        result = evaluate(arguments.run, options if other else None, arguments.split, arguments.crops, bars())
+        notices: list[str] = []
+        given = options if other else None
+        result = evaluate(arguments.run, given, arguments.split, arguments.crops, bars(), notices.append)
+    _show(arguments, result)
+    for notice in notices:
+        say(f"torchcaps: {notice}", sys.stderr)
+    return 0
+
+
+def _show(arguments: argparse.Namespace, result: dict[str, Any]) -> None:
     if arguments.json:
-        print(json.dumps(result, indent=2))
-        return 0
+        say(json.dumps(result, indent=2))
+        return
     kind = "texts" if "texts" in result else "images"
     where = f"{result[kind]:,} {arguments.split} {kind} of {result['data']}"
-    print(f"accuracy {result['accuracy']:.2%} (error {result['error_percent']:.2f} %) on {where}")
+    say(f"accuracy {result['accuracy']:.2%} (error {result['error_percent']:.2f} %) on {where}")
     if "exact_match" in result:
-        print("a text counts when exactly its labels are found")
+        say("a text counts when exactly its labels are found")
         for ending, meaning in (("", "over all labels"), ("_of_samples", "mean over the texts")):
             numbers = ", ".join(f"{name} {result[name + ending]:.2%}" for name in ("precision", "recall", "f1"))
-            print(f"  {numbers} ({meaning})")
+            say(f"  {numbers} ({meaning})")
     if "share_of_objects_found" in result:
         share = result["share_of_objects_found"]
-        print(f"an image counts when all its objects are right; {share:.2%} of the objects were found")
+        say(f"an image counts when all its objects are right; {share:.2%} of the objects were found")
     for name, accuracy in result.get("accuracy_per_class", {}).items():
-        print(f"  {name:<16}{accuracy:.2%}")
-    return 0
+        say(f"  {name:<16}{accuracy:.2%}")
 
 
 EVALUATE = Command(

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from torchcaps.commands.base import Command, user_errors
+from torchcaps.commands.base import Command, say, user_errors
 
 if TYPE_CHECKING:
     from torchcaps.analysis.explain.report import Progress
@@ -53,11 +53,11 @@ def _run(arguments: argparse.Namespace) -> int:
                 progress,
             )
     if arguments.json:
-        print(json.dumps(report.numbers, indent=2, ensure_ascii=False))
+        say(json.dumps(report.numbers, indent=2, ensure_ascii=False))
         return 0
     for line in summary(report.numbers):
-        print(line)
-    print(f"Report: {report.page}")
+        say(line)
+    say(f"Report: {report.page}")
     return 0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from torchcaps.commands.base import Command, user_errors
+from torchcaps.commands.base import Command, say, user_errors
 
 EXAMPLES = """  torchcaps explore                       models that come with the package: digits, clothes, two digits
   torchcaps explore runs/quickstart-1     your own model beside them
@@ -29,7 +29,7 @@ def _run(arguments: argparse.Namespace) -> int:
             port=arguments.port,
             data_dir=arguments.data_dir,
             browser=not arguments.no_browser,
-            say=lambda line: print(line, flush=True),
+            say=say,
         )
     return 0
 

@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchcaps.commands.base import Command, CommandError, user_errors
+from torchcaps.commands.base import Command, CommandError, say, user_errors
+from torchcaps.io import printable
 
 if TYPE_CHECKING:
     from torchcaps.training.evaluation import Prediction
@@ -102,17 +103,17 @@ def _print(arguments: argparse.Namespace, found: list[Prediction], kind: str, mu
         for prediction in found:
             scores = dict(zip(prediction.labels, prediction.scores, strict=True))
             numbers = [f"{scores[name]:.6f}" for name in names]
-            writer.writerow([prediction.item, _answer(prediction, multi_label), *numbers])
+            writer.writerow([printable(prediction.item), _answer(prediction, multi_label), *numbers])
         return
     for prediction in found:
         scores = dict(zip(prediction.labels, prediction.scores, strict=True))
         if arguments.json:
             answer = _present(prediction) if multi_label else prediction.labels[0]
             line = {kind: prediction.item, "label": answer, "scores": scores}
-            print(json.dumps(line, ensure_ascii=False))
+            say(json.dumps(line, ensure_ascii=False))
         else:
             best = ", ".join(f"{n} {s:.3f}" for n, s in list(scores.items())[:3])
-            print(f"{_short(prediction.item) if kind == 'text' else prediction.item}: {best}")
+            say(f"{_short(prediction.item) if kind == 'text' else prediction.item}: {best}")
 
 
 def _present(prediction: Prediction) -> list[str]:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchcaps.commands.base import Command, CommandError, user_errors
+from torchcaps.commands.base import Command, CommandError, say, user_errors
 
 if TYPE_CHECKING:
     from torchcaps.experiments.base import Experiment, Setting
@@ -44,7 +44,7 @@ def _run(arguments: argparse.Namespace) -> int:
         if arguments.name is None and not arguments.list:
             raise CommandError(f"which experiment? One of {', '.join(list_experiments())}.")
         for name, text in list_experiments().items():
-            print(f"{name:<24}{text}")
+            say(f"{name:<24}{text}")
         return 0
     with user_errors():
         return _reproduce(arguments)
@@ -67,8 +67,8 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     folder = Path(arguments.output)
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        say = None if arguments.json else _say
-        rows = reproduce(experiment, setting, folder, say, sys.stderr.isatty(), arguments.again)
+        tell = None if arguments.json else say
+        rows = reproduce(experiment, setting, folder, tell, sys.stderr.isatty(), arguments.again)
     except (Interrupted, KeyboardInterrupt) as stop:
         raise CommandError("stopped; the same command goes on from here.", code=130) from stop
     except TrainingStopped as stop:
@@ -78,10 +78,10 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     if experiment.extras is not None:
         files += experiment.extras(Context(setting, bars()), folder)
     if arguments.json:
-        print(json.dumps(_numbers(experiment, rows), indent=2, ensure_ascii=False))
+        say(json.dumps(_numbers(experiment, rows), indent=2, ensure_ascii=False))
     else:
         _show(experiment, rows)
-        _say(f"Written: {', '.join(map(str, files))}")
+        say(f"Written: {', '.join(map(str, files))}")
     return 0
 
 
@@ -101,15 +101,11 @@ def _setting(arguments: argparse.Namespace, experiment: Experiment) -> Setting:
     return make_setting(experiment, arguments.budget, seeds, arguments.data, arguments.data_dir, arguments.epochs)
 
 
-def _say(text: str) -> None:
-    print(text, flush=True)
-
-
 def _write(experiment: Experiment, rows: list[Row], name: Path) -> list[Path]:
     """Table and CSV; returns also where the picture belongs."""
     from torchcaps.experiments.run import csv_text
     from torchcaps.experiments.tables import markdown
-    from torchcaps.training.runs import write_text
+    from torchcaps.io import write_text
 
     files = [name.parent / f"{name.name}.{ending}" for ending in ("md", "csv", "png")]
     write_text(files[0], f"# {experiment.title}\n\n{markdown(experiment, rows)}")

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchcaps.commands.base import Command, CommandError, user_errors
+from torchcaps.commands.base import Command, CommandError, say, user_errors
 
 if TYPE_CHECKING:
     from torchcaps.training.recipe import Recipe
@@ -30,6 +30,7 @@ MAY_CHANGE = {
     "--devices",
     "--data-dir",
     "--data.dir",
+    "--data.download",
     "--text.vectors",
     "--training.devices",
     "--training.nodes",
@@ -57,7 +58,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
     if arguments.list:
         for name, description in recipes.list_recipes().items():
-            print(f"{name:<42}{description}")
+            say(f"{name:<42}{description}")
         return 0
     if arguments.keys:
         recipes.make_parser().print_help()
@@ -66,14 +67,12 @@ def _run(arguments: argparse.Namespace) -> int:
     for short in ("data_dir", "epochs", "seed", "devices"):
         if getattr(arguments, short) is not None:
             overrides += [f"--{short.replace('_', '-')}", getattr(arguments, short)]
-    try:
+    with user_errors():
         recipe, name = _recipe(arguments, overrides)
-    except recipes.RecipeError as error:
-        raise CommandError(error) from error
     if arguments.print_config:
         import yaml
 
-        print(yaml.safe_dump(recipe.as_dict(), sort_keys=False, allow_unicode=True, width=100), end="")
+        say(yaml.safe_dump(recipe.as_dict(), sort_keys=False, allow_unicode=True, width=100), end="")
         return 0
     return _train(arguments, recipe, name)
 
@@ -81,6 +80,7 @@ def _run(arguments: argparse.Namespace) -> int:
 def _recipe(arguments: argparse.Namespace, overrides: list[str]) -> tuple[Recipe, str]:
     """The recipe to run and a name for its folder."""
     from torchcaps.training import recipes
+    from torchcaps.training.runs import read_run_recipe
 
     if arguments.resume is None:
         name = arguments.recipe or "quickstart"
@@ -91,12 +91,10 @@ def _recipe(arguments: argparse.Namespace, overrides: list[str]) -> tuple[Recipe
         if override.startswith("--") and override.partition("=")[0] not in MAY_CHANGE:
             raise CommandError(
                 f"--resume keeps the run's recipe; {override.partition('=')[0]} would make it another experiment. "
-                "Only where it runs and where its files are can change: --devices, --data-dir, --text.vectors."
+                "Only where it runs and where its files are can change: --devices, --data-dir, --data.download, "
+                "--text.vectors."
             )
-    path = Path(arguments.resume) / "recipe.yaml"
-    if not path.is_file():
-        raise CommandError(f"{arguments.resume} is not a run folder: it has no recipe.yaml.")
-    return recipes.recipe_from_file(path, overrides), Path(arguments.resume).name
+    return read_run_recipe(arguments.resume, overrides), Path(arguments.resume).name
 
 
 def _train(arguments: argparse.Namespace, recipe: Recipe, name: str) -> int:
@@ -117,11 +115,11 @@ def _train_and_tell(arguments: argparse.Namespace, recipe: Recipe, name: str) ->
 
     folder = _folder(arguments, name)
     resume = arguments.resume is not None and (folder / CHECKPOINT).is_file()
-    say = None if arguments.json else _say
-    if arguments.resume and not resume and say:
-        say(f"{folder} has no checkpoint yet: from the beginning.")
+    tell = None if arguments.json else say
+    if arguments.resume and not resume and tell:
+        tell(f"{folder} has no checkpoint yet: from the beginning.")
     try:
-        summary = train(recipe, folder, resume, say, sys.stderr.isatty())
+        summary = train(recipe, folder, resume, tell, sys.stderr.isatty())
     except Interrupted as stop:
         raise CommandError(stop, code=130) from stop
     except TrainingStopped as stop:
@@ -142,21 +140,17 @@ def _tell(arguments: argparse.Namespace, folder: Path, summary: dict[str, Any]) 
         from torchcaps.training.evaluation import evaluate
 
         tested = {"evaluation": evaluate(folder)} if arguments.evaluate else {}
-        print(json.dumps({"run": str(folder), **summary, **tested}, indent=2))
+        say(json.dumps({"run": str(folder), **summary, **tested}, indent=2))
         return
     watched = f", validation accuracy {summary['val_accuracy']:.2%}" if "val_accuracy" in summary else ""
-    _say(f"Trained {summary['epochs']} epochs in {summary['training_seconds']:.0f} s{watched}.")
+    say(f"Trained {summary['epochs']} epochs in {summary['training_seconds']:.0f} s{watched}.")
     if arguments.evaluate:
         from torchcaps.training.evaluation import evaluate
 
         result = evaluate(folder)
         kind = "texts" if "texts" in result else "images"
-        _say(f"Test accuracy: {result['accuracy']:.2%} on {result[kind]:,} {kind} never seen before.")
-    _say(f"Run folder: {folder}")
-
-
-def _say(text: str) -> None:
-    print(text, flush=True)
+        say(f"Test accuracy: {result['accuracy']:.2%} on {result[kind]:,} {kind} never seen before.")
+    say(f"Run folder: {folder}")
 
 
 def _folder(arguments: argparse.Namespace, name: str) -> Path:

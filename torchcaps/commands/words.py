@@ -18,8 +18,8 @@ def show_words(
 
     from torchcaps.analysis.coloured import page, terminal_text
     from torchcaps.analysis.words import deciding_words
+    from torchcaps.io import write_text
     from torchcaps.progress import bars
-    from torchcaps.training.runs import write_text
 
     found = deciding_words(run, texts, of_class, by, progress=bars())
     console = Console(highlight=False)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import zlib
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from torchcaps.data.images import DataError
+from torchcaps.errors import FileError
+from torchcaps.io import read_bytes, unpack_gzip
 
 
 def read_idx(path: Path, dimensions: int, md5: str | None = None) -> Tensor:
@@ -20,11 +20,11 @@ def read_idx(path: Path, dimensions: int, md5: str | None = None) -> Tensor:
     32-bit number; the data follow, the last dimension fastest (Y. LeCun, yann.lecun.com/exdb/mnist).
     """
     try:
-        content = path.read_bytes()
+        content = read_bytes(path)
         if path.suffix == ".gz":
-            content = gzip.decompress(content)
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path} cannot be read: {error}. It may be cut short; fetch it again.") from error
+            content = unpack_gzip(content, path)
+    except FileError as error:
+        raise DataError(f"{error} It may be cut short; fetch it again.") from error
     header = 4 + 4 * dimensions
     if content[:3] != b"\0\0\x08" or len(content) < header or content[3] != dimensions:
         raise DataError(

@@ -10,10 +10,19 @@ import torch
 from torch import Tensor
 
 from torchcaps.data.randomness import random_integers
+from torchcaps.errors import TorchcapsError
+from torchcaps.io import printable
 
 
-class DataError(Exception):
+class DataError(TorchcapsError):
     """Something is wrong with data that a user has given or asked for; the message says what to do."""
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Refuse names of classes that would command a terminal, or break a line of a table."""
+    strange = next((name for name in names if "\n" in name or printable(name) != name), None)
+    if strange is not None:
+        raise DataError(f"the class {strange!r:.60} has characters in its name that cannot be shown. Rename it.")
 
 
 def check_split(split: str) -> None:
@@ -45,6 +54,7 @@ class ImageSet:
     class_names: tuple[str, ...]
 
     def __post_init__(self) -> None:
+        check_names(self.class_names)
         if self.images.dtype != torch.uint8 or self.images.dim() != 4:
             raise DataError(
                 f"images must be uint8 [number, channels, height, width], got {self.images.dtype} of shape "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,7 @@ from torchcaps.data.own_arrays import (
     stratified_cut,
 )
 from torchcaps.data.pictures import UnreadableError, fit_image, opened, read_image, require_pillow
+from torchcaps.machine import require_memory
 
 __all__ = ["OwnData", "fit_image", "image_arrays", "image_folder", "read_image"]
 
@@ -148,6 +150,8 @@ def _shape(looks: list[_Look], image_size: int | None) -> tuple[int, int, int]:
 
 def _read_all(root: Path, names: list[str], shape: tuple[int, int, int]) -> tuple[Tensor, dict[str, str]]:
     """The images ``[N, C, H, W]`` that can be read, and the others' names with the reasons."""
+    what = f"{len(names):,} images of {shape[1]:,}×{shape[2]:,}"
+    require_memory(2 * len(names) * math.prod(shape), what, "Choose a smaller image_size.")
     images = torch.empty(len(names), *shape, dtype=torch.uint8)  # filled in place: a list would need the memory twice
     place = {root / name: index for index, name in enumerate(names)}
 

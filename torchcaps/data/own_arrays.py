@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.data.images import DataError, ImageSet, check_split
+from torchcaps.data.npz import Header, read_arrays, read_headers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -114,67 +115,35 @@ def image_arrays(path: str | os.PathLike[str], split: str, *, seed: int = 0) -> 
 
 def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     """The arrays of the file that are of use, images and labels being equally many; labels ``[N]``."""
-    try:
-        import numpy as np
-    except ImportError as error:
-        raise DataError("reading .npz files needs NumPy: pip install numpy") from error
     if not path.is_file():
         raise DataError(f"there is no file {path}. Give the path of an .npz file. {SAVE}")
-    try:
-        content = np.load(path, allow_pickle=False)
-    except Exception as error:  # of many kinds: NumPy takes what it does not know for a pickle, and refuses it
-        raise DataError(
-            f"{path} is not an .npz file of arrays (pickles are not opened: they can run code). {SAVE}"
-        ) from error
-    if not isinstance(content, np.lib.npyio.NpzFile):
-        raise DataError(f"{path} is a single array, expected an .npz file with the arrays x and y. {SAVE}")
-    with content:
-        keys = content.files
-        for needed in ("x", "y", *(("x_test", "y_test") if {"x_test", "y_test"} & set(keys) else ())):
-            if needed not in keys:
-                raise DataError(
-                    f"{path} has no array {needed!r}; found: {', '.join(sorted(keys)) or 'nothing'}. {SAVE}"
-                )
-        used = [key for key in ("x", "y", "x_test", "y_test", "class_names") if key in keys]
-        arrays: dict[str, NDArray[Any]] = {key: _member(content, key, path) for key in used}
-    for images, labels in (("x", "y"), ("x_test", "y_test")):
-        if images in arrays:
-            arrays[labels] = _one_per_image(arrays[images], arrays[labels], images, labels, path)
+    headers = read_headers(path, SAVE)
+    for needed in ("x", "y", *(("x_test", "y_test") if {"x_test", "y_test"} & headers.keys() else ())):
+        if needed not in headers:
+            raise DataError(f"{path} has no array {needed!r}; found: {', '.join(sorted(headers)) or 'nothing'}. {SAVE}")
+    pairs = [(x, y) for x, y in (("x", "y"), ("x_test", "y_test")) if x in headers]
+    for images, labels in pairs:
+        _check_labels(headers[images], headers[labels], images, labels, path)
+    used = [key for key in ("x", "y", "x_test", "y_test", "class_names") if key in headers]
+    arrays = read_arrays(path, used, headers, SAVE)
+    for _, labels in pairs:
+        arrays[labels] = arrays[labels].reshape(-1)
     return arrays
 
 
-def _member(content: Any, key: str, path: Path) -> NDArray[Any]:
-    import numpy as np
-
-    try:
-        array = content[key]
-    except Exception as error:  # an object array is a ValueError, a damaged archive one of many kinds
-        raise DataError(
-            f"{key} in {path} cannot be read: {error}. Arrays of Python objects (dtype object) are refused, because "
-            f"loading them can run code: convert them to numbers or unicode strings. {SAVE}"
-        ) from error
-    if not isinstance(array, np.ndarray):
-        raise DataError(f"{key} in {path} is not an array. {SAVE}")
-    return array
-
-
-def _one_per_image(
-    images: NDArray[Any], labels: NDArray[Any], x: str, y: str, path: str | os.PathLike[str]
-) -> NDArray[Any]:
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels[:, 0]
-    if labels.ndim != 1 or images.ndim == 0:
+def _check_labels(images: Header, labels: Header, x: str, y: str, path: Path) -> None:
+    """One label per image, of a kind that can be one; looked at before anything is unpacked."""
+    if not images.shape or not (len(labels.shape) == 1 or (len(labels.shape) == 2 and labels.shape[1] == 1)):
         raise DataError(f"{y} in {path} must be one label per image, [N] or [N, 1], got shape {labels.shape}.")
-    if len(images) != len(labels):
-        raise DataError(f"{len(images)} images in {x} of {path} need as many labels, {y} has {len(labels)}.")
-    if not len(labels):
+    if images.shape[0] != labels.shape[0]:
+        raise DataError(f"{images.shape[0]} images in {x} of {path} need as many labels, {y} has {labels.shape[0]}.")
+    if not labels.shape[0]:
         raise DataError(f"{x} in {path} holds no images.")
-    if labels.dtype.kind not in "iuU":
+    if labels.dtype.kind not in "iuUO":  # objects are refused with their own words
         raise DataError(
             f"{y} in {path} must be integers or unicode strings, got {labels.dtype}. Whole numbers can be converted "
             f"with {y}.astype(int), byte strings with {y}.astype(str)."
         )
-    return labels
 
 
 def _class_names(arrays: dict[str, NDArray[Any]], path: str | os.PathLike[str]) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from torchcaps.data.images import Batch, DataError, Images, ImageSet, placed
 from torchcaps.data.randomness import random_bits, random_uniform
+from torchcaps.machine import require_memory
 
 AT_A_TIME = 1024  # images that are resized together: as floating-point numbers they take four times the memory
 
@@ -78,6 +80,9 @@ class Preparation:
         new = self.resized_shape((channels, height, width))
         if new == (channels, height, width):
             return images
+        needed = (len(images) + 8 * min(len(images), AT_A_TIME)) * math.prod(new)  # some of them as float, twice
+        what = f"{len(images):,} images resized to {new[1]:,}×{new[2]:,}"
+        require_memory(needed, what, "Choose a smaller data.resize.")
         found = images.new_empty(len(images), *new)
         for start in range(0, len(images), AT_A_TIME):
             some = images[start : start + AT_A_TIME].float()

@@ -128,10 +128,28 @@ def _check_augmentation(options: DataOptions) -> None:
             f"--data.crop {options.crop} takes training patches from random places, which is a shift already: give "
             f"--data.shift 0 with it, got {options.shift}."
         )
-    if options.brightness < 0:
+    if not options.brightness >= 0:
         raise DataError(f"--data.brightness is the most that is added, at least 0; got {options.brightness}.")
     if not 0 <= options.contrast <= 1:
         raise DataError(f"--data.contrast is the most that a factor differs from 1, in [0, 1]; got {options.contrast}.")
+
+
+def _check_pixels(options: DataOptions, data: ImageSet) -> None:
+    """Refuse images in which nothing can be seen, and a shift after which nothing is left."""
+    low, high = int(data.images.min()), int(data.images.max())
+    if low == high:
+        raise DataError(f"all training images of {options.name} are of one colour ({low} of 255): nothing can be seen.")
+    if high == 1:
+        raise DataError(
+            f"the pixels of {options.name} are 0 and 1 where 255 is white, so all is black. Multiply them by 255, or "
+            "save them as floating-point numbers in 0 … 1."
+        )
+    height, width = data.image_shape[1:]
+    if options.name not in COMPOSED and options.shift >= min(height, width):
+        raise DataError(
+            f"--data.shift {options.shift} moves images of {height}×{width} out of sight: choose at most "
+            f"{min(height, width) - 1}."
+        )
 
 
 def training_sources(
@@ -143,6 +161,7 @@ def training_sources(
     data = load_images(options, "train", progress, notice)
     if int((data.labels.bincount() > 0).sum()) < 2:
         raise DataError(f"the training images of {options.name} show one class only; a classifier needs at least two.")
+    _check_pixels(options, data)
     train, validation = validation_cut(data.labels, options.validation, seed)
     held_out = data[validation]
     if options.name == "multi-mnist":

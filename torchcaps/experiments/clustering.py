@@ -9,7 +9,7 @@ from pathlib import Path
 
 from torchcaps.experiments.base import Budget, Column, Context, Experiment, Measure, Numbers, Setting, Trial, for_each
 from torchcaps.experiments.clusters import Clustered, cluster_all, make_lengths, make_points, write_animation
-from torchcaps.training.runs import write_atomically, write_text
+from torchcaps.io import write_atomically, write_text
 from torchcaps.version import __version__
 
 CLUSTERS, ITERATIONS = 3, 20

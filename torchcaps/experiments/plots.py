@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from torchcaps.experiments.base import Column, Experiment
 from torchcaps.experiments.run import Row
 from torchcaps.experiments.tables import cell, has_published, variants
-from torchcaps.training.runs import write_atomically
+from torchcaps.io import write_atomically
 
 MEASURED, PUBLISHED = "#0969da", "#bc4c00"
 

@@ -14,8 +14,8 @@ import torch
 
 from torchcaps.experiments.base import Context, Experiment, Numbers, Setting, Trial
 from torchcaps.experiments.trained import digest, run_folder, trained, training_seconds
+from torchcaps.io import write_text
 from torchcaps.progress import bars, silent
-from torchcaps.training.runs import write_text
 from torchcaps.version import __version__
 
 Row = dict[str, str]

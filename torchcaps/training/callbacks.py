@@ -15,10 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.data.images import Batch
+from torchcaps.io import write_text
 from torchcaps.losses import spread_margin_by_epoch, spread_margin_by_step
 from torchcaps.routing.em import EMRouting
 from torchcaps.training.module import CapsuleModule
-from torchcaps.training.runs import CHECKPOINT, METRICS, RunError, Spec, write_text
+from torchcaps.training.runs import CHECKPOINT, METRICS, RunError, Spec
 
 
 class TrainingStopped(Exception):  # noqa: N818 - an end, not an error

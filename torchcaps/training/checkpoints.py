@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pickletools
 import signal
 import threading
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,9 +15,11 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.plugins.io import CheckpointIO
 
+from torchcaps.errors import FileError
+from torchcaps.io import require_regular, write_atomically
 from torchcaps.training.callbacks import EpochLog, InverseTemperature, RunningMean, TrainingStopped
 from torchcaps.training.module import CapsuleModule
-from torchcaps.training.runs import CHECKPOINT, WEIGHTS, RunError, Spec, save_weights, write_atomically
+from torchcaps.training.runs import CHECKPOINT, WEIGHTS, RunError, Spec, save_weights
 
 
 class Interrupted(TrainingStopped):
@@ -37,21 +41,66 @@ def signals_given_back() -> Iterator[None]:
                 signal.signal(number, handler)
 
 
+MOST_STRUCTURE = 5_000_000
+"""Bytes of a checkpoint that are not tensors: names, shapes and a row for every epoch; 10,000 in a short run."""
+_NUMBERS = ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool")
+_NAMED = {
+    "collections OrderedDict", "torch._utils _rebuild_tensor_v2", *(f"torch {kind}Storage" for kind in _NUMBERS)
+}  # fmt: skip
+
+
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """Tensors and plain values of a checkpoint. One that names anything else, or unpacks to more, is not opened."""
+    try:
+        require_regular(path)
+        _check_archive(path)
+        found = torch.load(path, map_location="cpu", weights_only=True)
+    except FileError as error:
+        raise RunError(f"the checkpoint cannot be read: {error}") from None
+    except Exception as error:  # torch, pickle and zipfile raise all kinds for a file that is not what it should be
+        reason = str(error).split("\n")[0][:200]
+        raise RunError(f"the checkpoint {path} cannot be read, or holds more than plain tensors: {reason}.") from error
+    if not isinstance(found, dict):
+        raise RunError(f"the checkpoint {path} is not of a training: it holds a {type(found).__name__}.")
+    return found
+
+
+def _check_archive(path: Path) -> None:
+    """Torch's own check lets files allocate what they like; ours need very little."""
+    with zipfile.ZipFile(path) as archive:
+        parts = archive.infolist()
+        if any(part.compress_type != zipfile.ZIP_STORED for part in parts):
+            raise FileError(f"{path} is packed, as no checkpoint of ours is.")
+        if sum(part.file_size for part in parts) > path.stat().st_size:
+            raise FileError(f"{path} has parts that lie over each other.")
+        structure = next((part for part in parts if part.filename.endswith("/data.pkl")), None)
+        if structure is None or structure.file_size > MOST_STRUCTURE:
+            raise FileError(f"{path} is not a checkpoint of torch.")
+        for code, argument, _ in pickletools.genops(archive.read(structure)):
+            if code.name in ("STACK_GLOBAL", "INST") or (code.name == "GLOBAL" and argument not in _NAMED):
+                named = argument if isinstance(argument, str) else "something"
+                raise FileError(f"{path} names {named[:100]!r}, which is no tensor: it could run code.")
+
+
 class WholeFiles(CheckpointIO):
     """Writes a checkpoint beside the old one, which it then replaces; reads tensors and plain values only."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
         """All of it or nothing."""
-        write_atomically(Path(path), lambda temporary: torch.save(checkpoint, temporary))
+        write_atomically(Path(path), lambda temporary: _save(checkpoint, temporary))
 
     def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = None) -> dict[str, Any]:
         """Nothing that could run code."""
-        loaded: dict[str, Any] = torch.load(path, map_location=map_location or "cpu", weights_only=True)
-        return loaded
+        return read_checkpoint(Path(path))
 
     def remove_checkpoint(self, path: Any) -> None:
         """Delete it."""
         Path(path).unlink(missing_ok=True)
+
+
+def _save(checkpoint: dict[str, Any], path: Path) -> None:
+    with path.open("wb") as file:  # opened here, so that a full disk is Python's error and not torch's
+        torch.save(checkpoint, file)
 
 
 class Checkpoints(pl.Callback):
@@ -71,10 +120,12 @@ class Checkpoints(pl.Callback):
     ) -> None:
         self.folder, self.every, self.spec, self.mean, self.temperature = folder, every, spec, mean, temperature
         self.best_of = best_of
+        self.started = False
         self.signal: int | None = None
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         """Take note of signals instead of dying of the first. Here, because Lightning has set its own just before."""
+        self.started = True
         if threading.current_thread() is threading.main_thread():
             for number in SIGNALS:
                 signal.signal(number, self._note)
@@ -89,8 +140,11 @@ class Checkpoints(pl.Callback):
         path = self.folder / CHECKPOINT
         try:
             trainer.save_checkpoint(path)
-        except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
-            why = getattr(error, "strerror", None) or error
+        except (OSError, RuntimeError) as error:  # torch's writer has an error of its own once Python's has come
+            own: BaseException | None = error
+            while own is not None and not isinstance(own, OSError):
+                own = own.__context__
+            why = (own.strerror if own else None) or "the disk may be full"
             kept = " The last one is kept." if path.exists() else ""
             raise RunError(f"the checkpoint {path} cannot be written: {why}.{kept}") from error
 

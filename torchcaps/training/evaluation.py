@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -20,10 +20,11 @@ from torchcaps.data.sources import evaluation_source
 from torchcaps.data.text.sets import TextSet
 from torchcaps.data.text.sources import Texts, is_text, load_texts
 from torchcaps.data.text.tokens import tokenize
+from torchcaps.io import write_text
 from torchcaps.progress import Progress, silent
 from torchcaps.training.metrics import PRESENT, multi_label_measures, probabilities, stacked
 from torchcaps.training.recipe import Recipe
-from torchcaps.training.runs import ModelSpec, RunError, TextSpec, load_model, read_run_recipe, write_text
+from torchcaps.training.runs import ModelSpec, RunError, TextSpec, load_model, read_run_recipe
 
 
 def measure(model: nn.Module, source: Source, progress: Progress = silent) -> dict[str, Any]:
@@ -71,6 +72,7 @@ def evaluate(
     split: str = "test",
     crops: Literal[1, 13] | None = None,
     progress: Progress = silent,
+    notice: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
     """Measure a run on its test images or texts, which is kept in its folder, or on other data of the same kind.
 
@@ -80,6 +82,7 @@ def evaluate(
         split: of the data.
         crops: patches per image whose scores are averaged, 1 or 13; not given: as the run has it. Not of texts.
         progress: shows how far it is.
+        notice: told if the result cannot be kept, as in a folder that is not to be written to.
     """
     folder = Path(run)
     recipe = read_run_recipe(folder)
@@ -98,7 +101,8 @@ def evaluate(
         try:
             write_text(folder / "evaluation.json", json.dumps(result, indent=2) + "\n")
         except OSError as error:
-            raise RunError(f"the result cannot be written to {folder}: {error.strerror}.") from error
+            if notice:
+                notice(f"The result could not be kept in {folder}: {error.strerror}.")
     return result
 
 

@@ -27,21 +27,25 @@ from torchcaps.data.files import print_progress
 from torchcaps.data.images import ImageSource
 from torchcaps.data.sources import training_sources
 from torchcaps.data.text.sources import Texts, initial_vectors, is_text, text_sources
+from torchcaps.io import write_text
+from torchcaps.machine import WeightLimit, free_memory
 from torchcaps.models.cnn import parameter_count
 from torchcaps.training.callbacks import EpochLog, InverseTemperature, MarginSchedule, RunningMean, StopOnNonFinite
-from torchcaps.training.checkpoints import Checkpoints, WholeFiles, signals_given_back
+from torchcaps.training.checkpoints import Checkpoints, WholeFiles, read_checkpoint, signals_given_back
+from torchcaps.training.lock import locked
 from torchcaps.training.module import CapsuleModule
 from torchcaps.training.recipe import Recipe
 from torchcaps.training.runs import (
     CHECKPOINT,
+    TENSORBOARD,
     RunError,
     Spec,
     TextSpec,
     model_spec,
     read_vocabulary,
     remove_leftovers,
+    require_own_files,
     write_recipe,
-    write_text,
     write_versions,
     write_vocabulary,
 )
@@ -122,8 +126,17 @@ def train(
     """
     _quiet()
     _follow_torchrun(recipe)
+    if not is_first_process():
+        return _train(recipe, folder, resume, None, bar, callbacks)
+    require_own_files(folder)
+    with locked(folder, say):
+        return _train(recipe, folder, resume, say, bar, callbacks)
+
+
+def _train(
+    recipe: Recipe, folder: Path, resume: bool, say: Say | None, bar: bool, callbacks: Sequence[pl.Callback]
+) -> dict[str, Any]:
     first = is_first_process()
-    say = say if first else None
     if recipe.training.threads:
         torch.set_num_threads(recipe.training.threads)
     source, validation = _sources(recipe, say)
@@ -170,6 +183,10 @@ def train(
         raise RunError(f"{error.filename or folder} cannot be written: {error.strerror}.") from error
     except MisconfigurationException as error:
         raise RunError(str(error).split("\n")[0]) from error
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        if resume and not checkpoints.started:  # by what is in the checkpoint beside the weights
+            raise RunError(f"the checkpoint in {folder} cannot be resumed: {str(error)[:200]}.") from error
+        raise
     return _finish(recipe, folder, module, log, time.perf_counter() - started, trainer.is_global_zero)
 
 
@@ -184,15 +201,32 @@ def _model(recipe: Recipe, source: ImageSource | Texts, say: Say | None) -> tupl
     if not isinstance(source, Texts):
         spec = model_spec(recipe, source)
         torch.manual_seed(recipe.training.seed)
-        return spec, spec.build()
+        with _weight_limit():
+            return spec, spec.build()
     vectors, found = initial_vectors(recipe.text, source.vocabulary, recipe.training.seed)
     spec = model_spec(recipe, source, vectors.shape[1])
     torch.manual_seed(recipe.training.seed)
-    model = spec.build()
+    with _weight_limit():
+        model = spec.build()
     model.load_vectors(vectors)  # type: ignore[operator]
     if say and found is not None:
         say(f"{recipe.text.vectors} has {found:,} of the {len(source.vocabulary.words):,} words.")
     return spec, model
+
+
+def _weight_limit() -> WeightLimit:
+    """Refuses a model that cannot be trained in the memory of this machine, before any of it is made."""
+    per_weight = 16  # bytes: itself, its gradient and the two means of Adam
+    most = (free_memory() or 2**62) // per_weight
+
+    def refuse(needed: int) -> RunError:
+        return RunError(
+            f"the model would have {needed:,} weights or more, which need {needed * per_weight / 1e9:,.0f} GB to be "
+            f"trained; {most * per_weight / 1e9:,.0f} GB are free. Choose smaller images (--data.resize, "
+            "--data.image_size) or smaller options of the model."
+        )
+
+    return WeightLimit(most, refuse)
 
 
 def _check_vocabulary(folder: Path, source: Texts, spec: TextSpec) -> None:
@@ -212,14 +246,18 @@ def _try_one_batch(module: CapsuleModule, batches: TrainingBatches) -> None:
 
 def _check_checkpoint(path: Path, module: CapsuleModule) -> None:
     """Refuse a checkpoint that is damaged, holds code, or is of another model."""
-    try:
-        found = torch.load(path, map_location="cpu", weights_only=True)["state_dict"]
-    except Exception as error:  # torch and pickle raise all kinds for a file that is not what it should be
-        reason = str(error).split("\n")[0]
-        raise RunError(f"the checkpoint {path} cannot be read, or holds more than plain tensors: {reason}") from error
+    found = read_checkpoint(path)
     expected = {name: value.shape for name, value in module.state_dict().items()}
-    if {name: value.shape for name, value in found.items()} != expected:
-        raise RunError(f"the checkpoint {path} is of another model than the recipe's {module.recipe.model.name!r}.")
+    other = RunError(f"the checkpoint {path} is of another model than the recipe's {module.recipe.model.name!r}.")
+    try:
+        if {name: value.shape for name, value in found["state_dict"].items()} != expected:
+            raise other
+        shapes = [parameter.shape for parameter in module.parameters()]
+        for index, state in found["optimizer_states"][0]["state"].items():
+            if any(value.shape not in ((), shapes[index]) for value in state.values()):
+                raise other
+    except (AttributeError, LookupError, TypeError) as error:
+        raise RunError(f"the checkpoint {path} is not of a training: {str(error)[:100]}.") from error
 
 
 def _trainer(recipe: Recipe, folder: Path, callbacks: list[pl.Callback], bar: bool) -> pl.Trainer:
@@ -239,7 +277,7 @@ def _trainer(recipe: Recipe, folder: Path, callbacks: list[pl.Callback], bar: bo
         gradient_clip_val=recipe.optimizer.clip,
         callbacks=callbacks,
         plugins=[WholeFiles()],
-        logger=TensorBoardLogger(folder, name="tensorboard", version=""),
+        logger=TensorBoardLogger(folder, name=TENSORBOARD, version=""),
         enable_checkpointing=False,
         enable_model_summary=False,
         enable_progress_bar=bar,

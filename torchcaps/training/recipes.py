@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import copy
 import difflib
+import math
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from importlib import resources
@@ -12,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torchcaps.data.options import DataOptions, TextOptions
+from torchcaps.errors import FileError, TorchcapsError
+from torchcaps.io import parse_yaml, read_text
 from torchcaps.training.recipe import (
     LossOptions,
     ModelOptions,
@@ -31,8 +35,10 @@ SECTIONS: dict[str, type] = {
     "optimizer": OptimizerOptions,
     "training": TrainingOptions,
 }
+FOLDS = 10  # of the text sets that are cut into folds
 PRECISIONS = ("32", "bf16-mixed", "16-mixed")
 FREE = ("model.options",)  # a model's options are checked by the model
+MODEL_OPTIONS = "--model.options.NAME VALUE: an option of the model, such as routing, shared, squash, decoder, objects."
 SHORT = {
     "--data-dir": "--data.dir",
     "--devices": "--training.devices",
@@ -41,18 +47,16 @@ SHORT = {
 }
 
 
-class RecipeError(Exception):
+class RecipeError(TorchcapsError):
     """A recipe that cannot be: the message says which key and what would do."""
 
 
 def list_recipes() -> dict[str, str]:
     """The recipes of the package: name and first line of the description."""
-    import yaml
-
     found = {}
     for file in sorted(resources.files("torchcaps.recipes").iterdir(), key=lambda entry: entry.name):
         if file.name.endswith(".yaml"):
-            text = yaml.safe_load(file.read_text(encoding="utf-8")).get("description", "")
+            text = parse_yaml(file.read_text(encoding="utf-8"), file.name).get("description", "")
             found[file.name.removesuffix(".yaml")] = text.strip().split("\n")[0]
     return found
 
@@ -67,14 +71,20 @@ def _unknown(key: str, known: Iterable[str]) -> RecipeError:
     last = [name for name in known if name.rsplit(".", 1)[-1] == key.rsplit(".", 1)[-1]]
     guess = next(iter(last or near), None)
     hint = f" Did you mean {guess!r}?" if guess else " `torchcaps train --keys` lists all."
-    return RecipeError(f"a recipe has no key {key!r}.{hint}")
+    return RecipeError(f"a recipe has no key {_shown(key)}.{hint}")
+
+
+def _shown(value: object, most: int = 200) -> str:
+    """A value in a message, which stays a message whatever the value is."""
+    text = repr(value)
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def check_keys(values: Any, prefix: str = "") -> None:
     """Refuse keys that no recipe has, naming the nearest."""
     if not isinstance(values, dict):
         what = f"the section {prefix.rstrip('.')!r}" if prefix else "a recipe"
-        raise RecipeError(f"{what} must be keys with values, got {values!r}.")
+        raise RecipeError(f"{what} must be keys with values, got {_shown(values)}.")
     known = known_keys()
     for key, value in values.items():
         name = f"{prefix}{key}"
@@ -85,13 +95,19 @@ def check_keys(values: Any, prefix: str = "") -> None:
 
 
 def make_parser(prog: str = "torchcaps train") -> ArgumentParser:
-    """The typed parser of all keys."""
+    """The typed parser of all keys but the model's options.
+
+    Those are plain data that the model itself checks. The parser must never see them: in a value of any type it takes
+    ``class_path`` for something to import and to call.
+    """
     import jsonargparse
 
-    parser = jsonargparse.ArgumentParser(prog=prog, exit_on_error=False, add_help=False, default_env=False)
+    parser = jsonargparse.ArgumentParser(
+        prog=prog, exit_on_error=False, add_help=False, default_env=False, epilog=MODEL_OPTIONS
+    )
     parser.add_argument("--description", type=str, default="", help="what the experiment is")
     for name, cls in SECTIONS.items():
-        parser.add_argument(f"--{name}", type=cls, default=cls())
+        parser.add_class_arguments(cls, name, skip={"options"} if cls is ModelOptions else None)
     return parser
 
 
@@ -111,72 +127,97 @@ def _checked_arguments(arguments: Sequence[str]) -> list[str]:
 
 
 def read_values(name: str | Path) -> dict[str, Any]:
-    """The YAML of a recipe by name, or of a file by path."""
-    import yaml
+    """The YAML of a recipe by name, or of a file by path, as plain data.
 
+    A recipe may come from anyone, so it cannot ask for a download: ``data.download`` counts on the command line only.
+    """
     path = Path(name)
     if path.suffix in (".yaml", ".yml") or path.is_file():
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise RecipeError(f"the recipe {path} cannot be read: {error}.") from None
+        text = _read_recipe(path)
     else:
         file = resources.files("torchcaps.recipes").joinpath(f"{name}.yaml")
-        if not file.is_file():
+        if os.sep in str(name) or not file.is_file():
             near = difflib.get_close_matches(str(name), list_recipes(), n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             raise RecipeError(
-                f"there is no recipe {str(name)!r}.{hint} Recipes: {', '.join(list_recipes())}; or a .yaml file."
+                f"there is no recipe {_shown(str(name))}.{hint} Recipes: {', '.join(list_recipes())}; or a .yaml file."
             )
         text = file.read_text(encoding="utf-8")
     try:
-        values = yaml.safe_load(text) or {}
-    except yaml.YAMLError as error:
-        raise RecipeError(f"{name} is not YAML: {error}") from None
+        values = parse_yaml(text, name)
+    except FileError as error:
+        raise RecipeError(error) from None
     check_keys(values)
+    if not values:
+        raise RecipeError(f"{name} is no recipe: it has no keys. `torchcaps train --keys` lists those that there are.")
+    values.get("data", {}).pop("download", None)
     return dict(values)
 
 
+def _read_recipe(path: Path) -> str:
+    try:
+        return read_text(path)
+    except FileError as error:
+        raise RecipeError(f"the recipe cannot be read: {error}") from None
+
+
+def _parsed(name: str, value: str) -> Any:
+    try:
+        return parse_yaml(value, name)
+    except FileError as error:
+        raise RecipeError(error) from None
+
+
 def _with_model_options(values: dict[str, Any], overrides: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """Put --model.options.a.b VALUE where it belongs, beside what is there; returns the other overrides too.
+    """The model's options with what --model.options.a.b VALUE puts beside them, and the other overrides.
 
     A routing that is given by its name becomes a mapping with that name, to which options are added.
     """
-    import yaml
-
-    values = copy.deepcopy(values)
-    options = values.setdefault("model", {}).setdefault("options", {})
+    options = copy.deepcopy(values.get("model", {}).get("options") or {})
     others: list[str] = []
     rest = list(overrides)
     while rest:
         name, equals, value = rest.pop(0).partition("=")
-        if not name.startswith("--model.options."):
+        if name != "--model.options" and not name.startswith("--model.options."):
             others.append(name + equals + value)
             continue
         if not equals:
             if not rest:
                 raise RecipeError(f"{name} needs a value.")
             value = rest.pop(0)
-        *path, last = name.removeprefix("--model.options.").split(".")
-        place = options
-        for step in path:
-            inner = place.get(step, {})
-            place[step] = {"name": inner} if isinstance(inner, str) else inner
-            place = place[step]
-        place[last] = yaml.safe_load(value)
-    return values, others
+        if name == "--model.options":
+            options = _parsed(name, value)
+        else:
+            _place(options, name, _parsed(name, value))
+    if not isinstance(options, dict):
+        raise RecipeError(f"model.options must be keys with values, got {_shown(options)}.")
+    return options, others
+
+
+def _place(options: dict[str, Any], name: str, value: Any) -> None:
+    *path, last = name.removeprefix("--model.options.").split(".")
+    for step in path:
+        inner = options.get(step, {})
+        options[step] = {"name": inner} if isinstance(inner, str) else inner
+        options = options[step]
+        if not isinstance(options, dict):
+            raise RecipeError(f"{name}: {step} is {_shown(options)}, which has no options of its own.")
+    options[last] = value
 
 
 def recipe_from_values(values: dict[str, Any], overrides: Sequence[str] = ()) -> Recipe:
     """A recipe from plain values, with command-line overrides; every value is checked against its type."""
     parser = make_parser()
-    values, others = _with_model_options(values, _checked_arguments(overrides))
+    options, others = _with_model_options(values, _checked_arguments(overrides))
+    typed = {**values, "model": {key: value for key, value in values.get("model", {}).items() if key != "options"}}
     try:
-        base = parser.parse_object(values)
+        base = parser.parse_object(typed)
         parsed = parser.instantiate(parser.parse_args(others, namespace=base))
-    except (argparse.ArgumentError, TypeError, ValueError) as error:
-        raise RecipeError(f"{error}".replace('Parser key "', "the recipe's key \"").strip()) from None
+    except (argparse.ArgumentError, TypeError, ValueError, RecursionError) as error:
+        message = f"{error}".replace('Parser key "', "the recipe's key \"").strip()
+        raise RecipeError(message if len(message) < 1_000 else f"{message[:1_000]}…") from None
     recipe = Recipe(parsed.description, *(getattr(parsed, section) for section in SECTIONS))
+    recipe.model.options = options
     check_values(recipe)
     return recipe
 
@@ -188,41 +229,63 @@ def recipe_from_file(name: str | Path, overrides: Sequence[str] = ()) -> Recipe:
 
 def check_values(recipe: Recipe) -> None:
     """Refuse numbers that cannot be trained with."""
-    training, optimizer = recipe.training, recipe.optimizer
+    training, optimizer, data, text = recipe.training, recipe.optimizer, recipe.data, recipe.text
     for name, value in (
         ("training.epochs", training.epochs),
         ("training.batch_size", training.batch_size),
-        ("training.devices", training.devices),
         ("training.nodes", training.nodes),
         ("training.checkpoint_every", training.checkpoint_every),
         ("optimizer.decay_steps", optimizer.decay_steps),
-        ("text.vector_size", recipe.text.vector_size),
-        ("text.least_count", recipe.text.least_count),
-        ("text.longest", recipe.text.longest),
+        ("text.vector_size", text.vector_size),
+        ("text.least_count", text.least_count),
+        ("text.longest", text.longest),
+        ("text.most_words", text.most_words),
+        ("data.image_size", data.image_size),
     ):
-        if value < 1:
-            raise RecipeError(f"{name} must be at least 1, got {value}.")
-    if recipe.text.most_words is not None and recipe.text.most_words < 1:
-        raise RecipeError(f"text.most_words must be at least 1, got {recipe.text.most_words}.")
-    if training.threads is not None and training.threads < 1:
-        raise RecipeError(f"training.threads must be at least 1, got {training.threads}.")
+        if value is not None and value < 1:
+            raise RecipeError(f"{name} must be at least 1, got {_shown(value)}.")
+    most = max(256, 4 * (os.cpu_count() or 1))  # each is a thread or a process of this machine
+    for name, value in (("training.threads", training.threads), ("training.devices", training.devices)):
+        if value is not None and not 1 <= value <= most:
+            raise RecipeError(f"{name} must be between 1 and {most}, got {_shown(value)}.")
+    for name, number in (
+        ("optimizer.floor", optimizer.floor),
+        ("optimizer.weight_decay", optimizer.weight_decay),
+        ("loss.reconstruction_scale", recipe.loss.reconstruction_scale),
+        ("data.shift", data.shift),
+        ("data.brightness", data.brightness),
+    ):
+        if not 0 <= number < math.inf:
+            raise RecipeError(f"{name} must be a number that is not negative, got {_shown(number)}.")
+    if not 0 <= text.fold < FOLDS:
+        raise RecipeError(f"text.fold must be in 0 … {FOLDS - 1}, got {_shown(text.fold)}.")
+    if not data.name.strip():
+        raise RecipeError("data.name is empty: give the name of a data set, a folder or a file.")
     if not 0 <= training.seed < 2**62:
-        raise RecipeError(f"training.seed must be between 0 and 2^62, got {training.seed}.")
+        raise RecipeError(f"training.seed must be between 0 and 2^62, got {_shown(training.seed)}.")
     if str(training.precision) not in PRECISIONS:
-        raise RecipeError(f"training.precision must be one of {', '.join(PRECISIONS)}; got {training.precision}.")
+        raise RecipeError(
+            f"training.precision must be one of {', '.join(PRECISIONS)}; got {_shown(training.precision)}."
+        )
     if recipe.loss.kind != "spread" and recipe.loss.margin_schedule != "constant":
         raise RecipeError("loss.margin_schedule is of the spread loss: give --loss.kind spread too.")
+    _check_optimizer(optimizer)
+    if not all(0 < value < math.inf for value in training.inverse_temperature or ()):
+        raise RecipeError(
+            f"training.inverse_temperature must be positive numbers, got {_shown(training.inverse_temperature)}."
+        )
+    if not 0 <= data.validation < 1:
+        raise RecipeError(f"data.validation is a part of the training data, in [0, 1); got {data.validation}.")
+    if training.keep == "best" and not data.validation:
+        raise RecipeError("training.keep=best needs validation: give --data.validation 0.1, or keep the last epoch.")
+
+
+def _check_optimizer(optimizer: OptimizerOptions) -> None:
     if not 0 < optimizer.decay <= 1:
         raise RecipeError(f"optimizer.decay must be in (0, 1], got {optimizer.decay}.")
-    if optimizer.lr <= 0:
+    if not 0 < optimizer.lr < math.inf:
         raise RecipeError(f"optimizer.lr must be positive, got {optimizer.lr}.")
-    if optimizer.clip is not None and optimizer.clip <= 0:
+    if optimizer.clip is not None and not 0 < optimizer.clip < math.inf:
         raise RecipeError(f"optimizer.clip is a length, more than 0; got {optimizer.clip}.")
     if optimizer.ema is not None and not 0 < optimizer.ema < 1:
         raise RecipeError(f"optimizer.ema must be between 0 and 1, such as 0.999; got {optimizer.ema}.")
-    if not 0 <= recipe.data.validation < 1:
-        raise RecipeError(f"data.validation is a part of the training data, in [0, 1); got {recipe.data.validation}.")
-    if training.keep == "best" and not recipe.data.validation:
-        raise RecipeError("training.keep=best needs validation: give --data.validation 0.1, or keep the last epoch.")
-    if recipe.data.shift < 0:
-        raise RecipeError(f"data.shift must not be negative, got {recipe.data.shift}.")

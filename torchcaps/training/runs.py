@@ -16,28 +16,38 @@ from __future__ import annotations
 import json
 import os
 import platform
-import tempfile
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from torchcaps.data.images import DataError
 from torchcaps.data.text.vocabulary import Vocabulary
+from torchcaps.errors import FileError, TorchcapsError
+from torchcaps.io import require_inside, require_regular, write_atomically, write_bytes, write_text
+from torchcaps.machine import WeightLimit, free_memory
+from torchcaps.training.lock import held_by
 from torchcaps.training.recipe import Recipe
 from torchcaps.training.specs import ModelSpec, RunError, Spec, TextSpec, model_spec, spec_from_json
 
 RECIPE, WEIGHTS, CHECKPOINT, METRICS = "recipe.yaml", "weights.safetensors", "checkpoint.ckpt", "metrics.csv"
 VOCABULARY = "vocabulary.txt"
+TENSORBOARD = "tensorboard"
 
 
 def new_run_folder(name: str, wanted: str | None = None) -> Path:
     """Make a folder for a run: the one wanted, which must be new or empty, or ``runs/NAME-n`` with the next number."""
     try:
         if wanted is not None:
+            if not wanted.strip():
+                raise RunError("--output is empty: give a folder for the run, or leave it out.")
             folder = Path(wanted)
             folder.mkdir(parents=True, exist_ok=True)
+            if (holder := held_by(folder)) is not None:
+                raise RunError(f"{folder} is in use: {holder} trains there. Choose another --output.")
             if any(folder.iterdir()):
                 raise RunError(
                     f"{folder} is not empty. Choose another --output, or continue it with --resume {folder}."
@@ -55,41 +65,8 @@ def new_run_folder(name: str, wanted: str | None = None) -> Path:
         raise RunError(f"the run folder {error.filename} cannot be made: {error.strerror}.") from error
 
 
-def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
-    """Let ``write`` make a temporary file, which takes the place of ``path`` when it is complete and on disk."""
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    os.close(handle)
-    try:
-        write(Path(temporary))
-        with open(temporary, "rb") as file:
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
-
-
-def write_text(path: Path, text: str) -> None:
-    """A small text file, all of it or nothing."""
-    write_atomically(path, lambda temporary: _write(temporary, text))
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
-
-
-def _write_bytes(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
-
-
 def remove_leftovers(folder: Path) -> None:
-    """Delete the temporary files of a process that was killed while it wrote."""
+    """Delete the temporary files of a process that was killed while it wrote. Whoever calls this holds the lock."""
     for name in (RECIPE, WEIGHTS, CHECKPOINT, METRICS, VOCABULARY):
         for path in folder.glob(f".{name}.*"):
             path.unlink(missing_ok=True)
@@ -128,30 +105,42 @@ def save_weights(path: Path, model: nn.Module, spec: Spec) -> None:
     from safetensors.torch import save
 
     tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in model.state_dict().items()}
-    content = save(tensors, {"torchcaps": spec.as_json()})
-    write_atomically(path, lambda temporary: _write_bytes(temporary, content))
+    write_bytes(path, save(tensors, {"torchcaps": spec.as_json()}))
 
 
-def load_weights(path: Path) -> tuple[Spec, dict[str, Tensor]]:
-    """What :func:`save_weights` wrote. Nothing is unpickled, whatever the file holds."""
+@contextmanager
+def _opened_weights(path: Path) -> Iterator[tuple[Spec, Any]]:
+    """How to build the model, and the open file of its tensors."""
     from safetensors import SafetensorError, safe_open
 
     try:
+        require_regular(path)
+    except FileError as error:
+        if not os.path.lexists(path):
+            raise RunError(f"{path} is not there: has this run finished its first epoch?") from None
+        raise RunError(error) from None
+    try:
         with safe_open(path, framework="pt") as file:
-            header = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
-    except FileNotFoundError:
-        raise RunError(f"{path} is not there: has this run finished its first epoch?") from None
+            yield _spec_of(path, file.metadata() or {}), file
     except (SafetensorError, OSError) as error:
         raise RunError(
             f"{path} is not a safetensors file ({error}). Pickled weights are not read: they can run code."
         ) from None
+
+
+def _spec_of(path: Path, header: dict[str, str]) -> Spec:
     try:
-        return spec_from_json(header["torchcaps"]), tensors
-    except (KeyError, ValueError, TypeError, DataError) as error:
+        return spec_from_json(header["torchcaps"])
+    except (KeyError, ValueError, TypeError, TorchcapsError) as error:
         raise RunError(
             f"{path} holds weights, but not of a torchcaps model: its header lacks the model ({error})."
         ) from None
+
+
+def load_weights(path: Path) -> tuple[Spec, dict[str, Tensor]]:
+    """What :func:`save_weights` wrote. Nothing is unpickled, whatever the file holds."""
+    with _opened_weights(path) as (spec, file):
+        return spec, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
 
 
 def write_vocabulary(folder: Path, vocabulary: Vocabulary) -> None:
@@ -162,8 +151,9 @@ def write_vocabulary(folder: Path, vocabulary: Vocabulary) -> None:
 def read_vocabulary(folder: Path, spec: TextSpec) -> Vocabulary:
     """The words of a text model, from the file beside its weights."""
     try:
+        require_inside(folder, VOCABULARY)
         vocabulary = Vocabulary.load(folder / VOCABULARY)
-    except DataError as error:
+    except TorchcapsError as error:
         raise RunError(f"a text model needs its words, the file {VOCABULARY} beside its weights: {error}") from error
     if len(vocabulary) != spec.words:
         raise RunError(
@@ -173,36 +163,73 @@ def read_vocabulary(folder: Path, spec: TextSpec) -> Vocabulary:
     return vocabulary
 
 
+def _build(spec: Spec, file: Any, place: Path) -> nn.Module:
+    """The model that a weights file names, unless its tensors are of another: they are not read before that is sure."""
+    shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 - not a mapping
+    numbers = sum(torch.Size(shape).numel() for shape in shapes.values())
+    unfit = f"the weights in {place} do not fit the model {spec.name!r} that it names"
+    most = min(2 * numbers + 10_000_000, (free_memory() or 2**62) // 4)  # some room for tables that are not saved
+    try:
+        with WeightLimit(most, lambda needed: RunError(f"{unfit}, which has more than {needed - 1:,} numbers.")):
+            model = spec.build()
+    except (RuntimeError, ValueError, TypeError, ArithmeticError, LookupError, AttributeError) as error:
+        raise RunError(f"{unfit}: {error}") from error
+    own = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    wrong = next((name for name in own if name in shapes and own[name] != shapes[name]), None)
+    if wrong is not None:
+        raise RunError(f"{unfit}: {wrong} must have shape {own[wrong]}, got {shapes[wrong]}.")
+    missing, unexpected = sorted(own.keys() - shapes.keys()), sorted(shapes.keys() - own.keys())
+    if missing or unexpected:
+        raise RunError(
+            f"the weights in {place} are of another model than {spec.name!r}, which it names: "
+            f"{len(missing)} tensors are missing (such as {(missing or ['none'])[0]:.100}), "
+            f"{len(unexpected)} do not belong (such as {(unexpected or ['none'])[0]:.100})."
+        )
+    return model
+
+
+def _own_file(folder: Path, name: str) -> Path:
+    """A file of a run folder, which must not be a link to somewhere else."""
+    try:
+        require_inside(folder, name)
+    except FileError as error:
+        raise RunError(error) from None
+    return folder / name
+
+
+def require_own_files(folder: Path) -> None:
+    """Raise if a file that a training or an evaluation writes would be written outside of the run's folder."""
+    for name in (RECIPE, WEIGHTS, CHECKPOINT, METRICS, VOCABULARY, TENSORBOARD):
+        _own_file(folder, name)
+    if (folder / TENSORBOARD).is_dir():
+        for entry in os.scandir(folder / TENSORBOARD):
+            _own_file(folder, f"{TENSORBOARD}/{entry.name}")
+
+
 def load_model(path: str | os.PathLike[str]) -> tuple[nn.Module, Spec]:
     """The trained model of a run folder, or of a weights file, ready to use; of a text model with its vocabulary."""
     place = Path(path)
     if place.is_dir():
-        place = place / WEIGHTS
-    spec, tensors = load_weights(place)
-    try:
-        model = spec.build()
-        missing, unexpected = model.load_state_dict(tensors, strict=False)
-    except (RuntimeError, ValueError, TypeError) as error:
-        raise RunError(f"the weights in {place} do not fit the model {spec.name!r} that it names: {error}") from error
-    if missing or unexpected:
-        raise RunError(
-            f"the weights in {place} are of another model than {spec.name!r}, which it names: "
-            f"{len(missing)} tensors are missing (such as {(missing or ['none'])[0]}), "
-            f"{len(unexpected)} do not belong (such as {(unexpected or ['none'])[0]})."
-        )
+        place = _own_file(place, WEIGHTS)
+    with _opened_weights(place) as (spec, file):
+        model = _build(spec, file, place)
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+    model.load_state_dict(tensors)
+    if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
+        raise RunError(f"some of the weights in {place} are not finite numbers: its training diverged. Train it again.")
     if isinstance(spec, TextSpec):
         spec = replace(spec, vocabulary=read_vocabulary(place.parent, spec))
     return model.eval(), spec
 
 
-def read_run_recipe(folder: str | os.PathLike[str]) -> Recipe:
-    """The recipe of a run folder."""
+def read_run_recipe(folder: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Recipe:
+    """The recipe of a run folder, with overrides from the command line."""
     from torchcaps.training.recipes import recipe_from_file
 
-    path = Path(folder) / RECIPE
+    path = _own_file(Path(folder), RECIPE)
     if not path.is_file():
         raise RunError(f"{folder} is not a run folder: it has no {RECIPE}.")
-    return recipe_from_file(path)
+    return recipe_from_file(path, overrides)
 
 
 __all__ = [
@@ -215,6 +242,7 @@ __all__ = [
     "model_spec",
     "new_run_folder",
     "read_run_recipe",
+    "require_own_files",
     "save_weights",
     "write_recipe",
     "write_versions",

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import inspect
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from torch import nn
 
-from torchcaps.data.images import ImageSource
+from torchcaps.data.images import ImageSource, check_names
 from torchcaps.data.preparation import Preparation, PreparedImages
 from torchcaps.data.text.sources import Texts, keeps_capitals
 from torchcaps.data.text.vocabulary import Vocabulary
+from torchcaps.errors import TorchcapsError
+from torchcaps.io import parse_json
 from torchcaps.models.registry import create_model, list_models, model_factory, model_reads
 from torchcaps.training.recipe import Recipe
 
+MOST_SIDE = 10_000
+"""Pixels of an image's side that a weights file may ask for."""
+MOST_NUMBER = 2**31 - 1
+MOST_ITERATIONS = 1_000
+"""Of a routing that a weights file may ask for: each costs time, and after some tens nothing changes."""
 
-class RunError(Exception):
+
+class RunError(TorchcapsError):
     """Something is wrong with a run folder or a recipe; the message says what to do."""
 
 
@@ -65,13 +74,15 @@ class ModelSpec:
 
     @classmethod
     def from_values(cls, values: dict[str, Any]) -> ModelSpec:
-        """Back from the header; one from before there was a preparation has none."""
-        channels, height, width = values["image_shape"]
-        shape = channels, height, width
-        channels, height, width = values.get("picture_shape", shape)
-        preparation = Preparation(**values.get("preparation", {}))
-        names, options = tuple(values["class_names"]), values["options"]
-        return cls(values["name"], shape, names, options, preparation, (channels, height, width))
+        """Back from the header, of which nothing is believed; one from before there was a preparation has none."""
+        shape = _shape(values, "image_shape")
+        picture_shape = _shape(values, "picture_shape") if "picture_shape" in values else shape
+        preparation = Preparation(**_preparation(values.get("preparation", {})))
+        if max(preparation.resized_shape(picture_shape)[1:]) > MOST_SIDE:
+            raise RunError(f"images would be resized to {preparation.resized_shape(picture_shape)}.")
+        if preparation.image_shape(picture_shape) != shape:
+            raise RunError(f"images of {picture_shape} do not become {shape} by its preparation.")
+        return cls(_of(values, "name", str), shape, _names(values), _options(values), preparation, picture_shape)
 
 
 @dataclass(frozen=True)
@@ -111,9 +122,11 @@ class TextSpec:
 
     @classmethod
     def from_values(cls, values: dict[str, Any]) -> TextSpec:
-        """Back from the header."""
-        kept = {name: value for name, value in values.items() if name != "reads"}
-        return cls(**kept | {"class_names": tuple(values["class_names"])})
+        """Back from the header, of which nothing is believed."""
+        words, size, longest = (_whole(values, key) for key in ("words", "vector_size", "longest"))
+        lower, multi_label = (bool(_of(values, key, bool, default)) for key, default in _TRUTHS.items())
+        name, names = _of(values, "name", str), _names(values)
+        return cls(name, words, size, names, _options(values), longest, lower, multi_label)
 
 
 Spec = ModelSpec | TextSpec
@@ -121,8 +134,72 @@ Spec = ModelSpec | TextSpec
 
 def spec_from_json(text: str) -> Spec:
     """What :meth:`ModelSpec.as_json` or :meth:`TextSpec.as_json` wrote."""
-    values = json.loads(text)
+    values = parse_json(text, "its header")
+    if not isinstance(values, dict):
+        raise RunError(f"its header must be keys with values, got {values!r:.60}.")
     return TextSpec.from_values(values) if values.get("reads") == "words" else ModelSpec.from_values(values)
+
+
+_TRUTHS = {"lower": True, "multi_label": False}
+
+
+def _of(values: Mapping[str, Any], key: str, kind: type, default: Any = None) -> Any:
+    """A value of a header that must be of a kind."""
+    found = values.get(key, default)
+    if not isinstance(found, kind):
+        raise RunError(f"{key} must be of type {kind.__name__}, got {found!r:.60}.")
+    return found
+
+
+def _whole(values: Mapping[str, Any], key: str, most: int = MOST_NUMBER) -> int:
+    found: int = _of(values, key, int)
+    if isinstance(found, bool) or not 1 <= found <= most:
+        raise RunError(f"{key} must be a whole number from 1 to {most:,}, got {found!r:.60}.")
+    return found
+
+
+def _shape(values: Mapping[str, Any], key: str) -> tuple[int, int, int]:
+    found = _of(values, key, list)
+    if len(found) != 3:
+        raise RunError(f"{key} must be channels, height and width, got {found!r:.60}.")
+    channels, height, width = (_whole({key: size}, key, MOST_SIDE) for size in found)
+    return channels, height, width
+
+
+def _names(values: Mapping[str, Any]) -> tuple[str, ...]:
+    names = _of(values, "class_names", list)
+    if not names or not all(isinstance(name, str) for name in names):
+        raise RunError(f"class_names must be texts, got {names!r:.60}.")
+    check_names(names)
+    return tuple(names)
+
+
+def _preparation(values: Any) -> dict[str, Any]:
+    kinds = {"resize": int, "standardize": bool, "crop": int, "crops": int}
+    if not isinstance(values, dict) or not values.keys() <= kinds.keys():
+        raise RunError(f"preparation must have keys among {', '.join(kinds)}, got {values!r:.60}.")
+    for key in values:
+        if values[key] is not None:
+            _of(values, key, kinds[key])
+    return values
+
+
+def _options(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Options for a model, plain data. The model refuses those that it does not have."""
+    options: dict[str, Any] = _of(values, "options", dict)
+    waiting: list[Any] = [options]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, dict):
+            iterations = found.get("iterations", 1)
+            if not isinstance(iterations, int) or iterations > MOST_ITERATIONS:
+                raise RunError(f"iterations must be at most {MOST_ITERATIONS:,}, got {iterations!r:.60}.")
+            waiting += found.values()
+        elif isinstance(found, list):
+            waiting += found
+        elif isinstance(found, int) and abs(found) > MOST_NUMBER:
+            raise RunError(f"its options hold a number that is too large, {found!r:.60}.")
+    return options
 
 
 def longest_text(recipe: Recipe) -> int:

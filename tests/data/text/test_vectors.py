@@ -123,7 +123,7 @@ def test_arrays_that_are_refused(tmp_path, arrays, message):
 
 
 def test_no_archive_no_file_and_another_length(tmp_path):
-    with pytest.raises(DataError, match="cannot be read as an .npz"):
+    with pytest.raises(DataError, match="is not an .npz file of arrays"):
         word_vectors(write(tmp_path / "glove.npz", GLOVE), WORDS)
     with pytest.raises(DataError, match="there is no file"):
         word_vectors(tmp_path / "nothing.txt", WORDS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,8 @@ from torch import nn
 from torchcaps.analysis import pages
 from torchcaps.analysis.explain.subject import Subject
 from torchcaps.analysis.pages import Section, text
+from torchcaps.errors import FileError
+from torchcaps.io import MOST_JSON, read_json, read_text, require_inside
 from torchcaps.models.cnn import parameter_count
 from torchcaps.training.recipe import Recipe
 from torchcaps.training.runs import METRICS, Spec
@@ -52,14 +53,19 @@ def facts_of_run(folder: Path, recipe: Recipe, model: nn.Module, spec: Spec, dat
 def _epochs_trained(folder: Path) -> int | None:
     """By the summary that ends a training; of one that was interrupted by its epochs' rows; None without either."""
     try:
-        return int(json.loads((folder / "summary.json").read_text(encoding="utf-8"))["epochs"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return int(_own_json(folder, "summary.json")["epochs"])
+    except (FileError, ValueError, KeyError, TypeError, OverflowError):
         pass
     try:
-        with open(folder / METRICS, newline="", encoding="utf-8") as file:
-            return sum(1 for _ in csv.DictReader(file))
-    except (OSError, ValueError, csv.Error):
+        require_inside(folder, METRICS)
+        return sum(1 for _ in csv.DictReader(read_text(folder / METRICS, MOST_JSON).splitlines()))
+    except (FileError, csv.Error):
         return None
+
+
+def _own_json(folder: Path, name: str) -> Any:
+    require_inside(folder, name)
+    return read_json(folder / name)
 
 
 def head_of_images(
@@ -106,9 +112,10 @@ def _of(count: int, total: int, kind: str) -> str:
 def _whole_test(folder: Path) -> tuple[float, int] | None:
     """What ``torchcaps evaluate`` has found on all test images, if it was run."""
     try:
-        found = json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))
-        return float(found["accuracy"]), int(found["images"])
-    except (OSError, ValueError, KeyError, TypeError):
+        found = _own_json(folder, "evaluation.json")
+        accuracy, images = float(found["accuracy"]), int(found["images"])
+        return (accuracy, images) if 0 <= accuracy <= 1 else None
+    except (FileError, ValueError, KeyError, TypeError, OverflowError):
         return None
 
 

@@ -19,6 +19,8 @@ from torchcaps.analysis.explain.header import facts_of_run, head_of_images, head
 from torchcaps.analysis.explain.subject import Subject, load_subject
 from torchcaps.analysis.pages import Section, page
 from torchcaps.data.options import DataOptions
+from torchcaps.errors import FileError
+from torchcaps.io import read_json, require_inside, write_bytes, write_text
 from torchcaps.training.recipe import Recipe
 from torchcaps.training.runs import (
     ModelSpec,
@@ -26,11 +28,10 @@ from torchcaps.training.runs import (
     TextSpec,
     load_model,
     read_run_recipe,
-    write_atomically,
-    write_text,
 )
 from torchcaps.version import __version__
 
+EXPLAIN = "explain"
 PAGE, NUMBERS, PICTURES = "report.html", "numbers.json", "pictures"
 MOST_SEEDS = 2**62  # what fits into a number of 64 bits with room for a sign and a step
 
@@ -85,7 +86,9 @@ def explain(
         "seed": seed,
         **facts_of_run(Path(run), recipe, model, spec, (overrides or recipe.data).name),
     }
-    with _made(Path(output) if output is not None else Path(run) / "explain") as folder:
+    if output is None:
+        require_inside(Path(run), EXPLAIN)
+    with _made(Path(output) if output is not None else Path(run) / EXPLAIN) as folder:
         if isinstance(spec, TextSpec):
             head, sections, more = _of_texts(run, recipe, model, spec, overrides, images, seed, told, facts)
         else:
@@ -112,6 +115,7 @@ def _made(folder: Path) -> Iterator[Path]:
     new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        require_inside(folder, PAGE, NUMBERS, PICTURES)
         with TemporaryFile(dir=folder):
             pass
     except OSError as error:
@@ -175,7 +179,7 @@ def _write(folder: Path, head: str, sections: Sequence[Section], numbers: dict[s
     if pictures:
         (folder / PICTURES).mkdir(exist_ok=True)
     for picture in pictures:
-        write_atomically(folder / PICTURES / f"{picture.name}.png", partial(_write_bytes, content=picture.png))
+        write_bytes(folder / PICTURES / f"{picture.name}.png", picture.png)
     for name in _listed_pictures(folder) - set(numbers["pictures"]):
         (folder / PICTURES / name).unlink(missing_ok=True)
     write_text(folder / NUMBERS, json.dumps(numbers, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
@@ -187,15 +191,11 @@ def _write(folder: Path, head: str, sections: Sequence[Section], numbers: dict[s
 def _listed_pictures(folder: Path) -> set[str]:
     """The pictures that an earlier report in this folder says it wrote: plain names of PNG files, nothing else."""
     try:
-        listed = json.loads((folder / NUMBERS).read_text(encoding="utf-8"))["pictures"]
-    except (OSError, ValueError, KeyError, TypeError):
+        listed = read_json(folder / NUMBERS)["pictures"]
+    except (FileError, KeyError, TypeError):
         return set()
     names = {name for name in listed if isinstance(name, str)} if isinstance(listed, list) else set()
     return {name for name in names if name.endswith(".png") and Path(name).name == name}
-
-
-def _write_bytes(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
 
 
 def _foot() -> str:

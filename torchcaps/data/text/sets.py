@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from torchcaps.data.images import DataError
+from torchcaps.data.images import DataError, check_names
+from torchcaps.errors import FileError
+from torchcaps.io import read_bytes, unpack_gzip
 
 Tokens = tuple[str, ...]
 
@@ -28,6 +28,7 @@ class TextSet:
     class_names: tuple[str, ...]
 
     def __post_init__(self) -> None:
+        check_names(self.class_names)
         if any(isinstance(text, str) for text in self.texts):
             raise DataError("texts must be tuples of tokens, got a string. Split it with torchcaps.data.text.tokens.")
         count, classes = len(self.texts), len(self.class_names)
@@ -62,11 +63,11 @@ class TextSet:
 def read_content(path: Path) -> bytes:
     """All bytes of a file, unpacked if its name ends in ``.gz``; a file without content is refused."""
     try:
-        content = path.read_bytes()
+        content = read_bytes(path)
         if path.suffix == ".gz":
-            content = gzip.decompress(content)
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path} cannot be read: {error}. If it is damaged, get it again.") from error
+            content = unpack_gzip(content, path)
+    except FileError as error:
+        raise DataError(error) from error
     if not content.strip():
         raise DataError(f"{path} is empty. Expected lines of text.")
     return content

@@ -96,6 +96,8 @@ def load_texts(
     """
     if data.name in BENCHMARKS:
         return text_set(data.name, split, data.dir, fold=text.fold, seed=text.fold_seed, lower=lower)
+    if text.fold:
+        raise DataError(f"--text.fold is for data that is cut into folds; {data.name} is not, so it must be 0.")
     columns = {"text_column": text.text_column, "label_column": text.label_column}
     return text_file(data.name, split, **columns, class_names=class_names, lower=lower is not False)
 
@@ -115,6 +117,11 @@ def text_sources(data: DataOptions, text: TextOptions, seed: int) -> tuple[Texts
         kept, held_out = validation_cut(classes, data.validation, seed)
         train, aside = train[kept], train[held_out]
     vocabulary = Vocabulary.of(train.texts, text.least_count, text.most_words)
+    if not vocabulary.words:
+        raise DataError(
+            f"no word comes {text.least_count:,} times in the training texts of {data.name}: choose a smaller "
+            "--text.least_count, or look at the texts."
+        )
     source = Texts(train, vocabulary, text.longest)
     return source, Texts(aside, vocabulary, text.longest) if len(aside) else None
 

@@ -7,20 +7,23 @@ import os
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from torchcaps.checks import require_count
 from torchcaps.data.images import DataError
+from torchcaps.data.npz import read_arrays, read_headers
 from torchcaps.data.randomness import random_uniform
 from torchcaps.data.text.vocabulary import PADDING, Vocabulary
+from torchcaps.machine import require_memory
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    pass
 
 RANDOM_RANGE = 0.25
+MOST_LINE = 1_000_000
 EXPECTED = "Expected lines of a word and its numbers, as GloVe has them, or an .npz with words and vectors."
 Found = dict[str, list[float]]
 
@@ -78,6 +81,7 @@ def word_vectors(
 
 def _uniform(count: int, dim: int, spread: float, seed: int) -> Tensor:
     """Numbers in ±spread ``[count, dim]``, the row of padding zero. A row depends on the seed and its number alone."""
+    require_memory(16 * count * dim, f"{count:,} word vectors of {dim:,} numbers", "Choose a smaller text.vector_size.")
     vectors = (2 * random_uniform(seed, torch.arange(count), dim) - 1) * spread
     vectors[PADDING] = 0
     return vectors
@@ -87,7 +91,11 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Numbered lines that are not blank; large files are never in memory as a whole."""
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            for number, line in enumerate(file, 1):
+            number = 0
+            while line := file.readline(MOST_LINE):
+                number += 1
+                if len(line) == MOST_LINE:
+                    raise DataError(f"line {number} of {path} has more than {MOST_LINE:,} bytes. {EXPECTED}")
                 if line.strip():
                     yield number, line.rstrip()
     except (OSError, EOFError, zlib.error) as error:
@@ -143,7 +151,11 @@ def _numbers(path: Path, line: int, pieces: list[bytes], size: int) -> list[floa
 
 
 def _from_arrays(path: Path, wanted: set[str]) -> Found:
-    words, vectors = _npz(path)
+    advice = "Save it with np.savez(file, words=words, vectors=vectors)."
+    headers = read_headers(path, advice)
+    if not {"words", "vectors"} <= headers.keys():
+        raise DataError(f"{path} cannot be read: an .npz with the arrays words and vectors is needed. {advice}")
+    words, vectors = read_arrays(path, ("words", "vectors"), headers, advice).values()
     if words.dtype.kind != "U" or words.ndim != 1:
         raise DataError(f"words in {path} must be unicode strings [N], got {words.dtype} of shape {words.shape}.")
     if vectors.dtype.kind != "f" or vectors.ndim != 2 or len(vectors) != len(words) or not vectors.shape[1]:
@@ -154,16 +166,3 @@ def _from_arrays(path: Path, wanted: set[str]) -> Found:
     if not len(words):
         raise DataError(f"{path} is empty: it has no words.")
     return {word: vectors[row].tolist() for row, word in enumerate(words.tolist()) if word in wanted}
-
-
-def _npz(path: Path) -> tuple[NDArray[Any], NDArray[Any]]:
-    import numpy as np
-
-    try:
-        with np.load(path, allow_pickle=False) as content:
-            return content["words"], content["vectors"]
-    except Exception as error:  # of many kinds: no archive, no such array, an array of objects, a damaged one
-        raise DataError(
-            f"{path} cannot be read as an .npz with the arrays words and vectors: {error}. Arrays of Python objects "
-            "are refused, because loading them can run code. Save it with np.savez(file, words=words, vectors=vectors)."
-        ) from error
