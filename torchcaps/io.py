@@ -24,6 +24,7 @@ MOST_TEXT = 100_000
 """Bytes of a recipe or another small file that people write: ours have less than 3,000."""
 MOST_JSON = 10_000_000
 """Characters of JSON that programs write: the numbers of a report have less than 200,000."""
+MOST_NUMBER = 2**63
 MOST_NODES, MOST_DEPTH = 100_000, 20
 """Values in plain data, and how deep they may lie inside each other."""
 MOST_UNPACKED, MOST_RATIO = 100_000_000, 200
@@ -38,13 +39,11 @@ def read_bytes(path: str | os.PathLike[str], most: int | None = None) -> bytes:
         most: bytes; a larger file is refused before it is read.
     """
     try:
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-        with os.fdopen(handle, "rb") as file:
-            found = os.fstat(file.fileno())
-            _require_regular(path, found)
-            if most is not None and found.st_size > most:
-                raise FileError(f"{path} has {found.st_size:,} bytes, more than the {most:,} that it could need.")
-            return file.read() if most is None else file.read(most + 1)[:most]
+        with open(_opened(path), "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if most is not None and size > most:
+                raise FileError(f"{path} has {size:,} bytes, more than the {most:,} that it could need.")
+            return file.read() if most is None else file.read(most)
     except OSError as error:
         raise FileError(f"{path} cannot be read: {error.strerror or error}.") from error
     except ValueError as error:  # a NUL in a name
@@ -59,6 +58,17 @@ def require_regular(path: str | os.PathLike[str]) -> None:
         raise FileError(f"{path} cannot be read: {error.strerror or error}.") from error
     except ValueError as error:
         raise FileError(f"{os.fspath(path)!r} is no name of a file: {error}.") from None
+
+
+def _opened(path: str | os.PathLike[str]) -> int:
+    """A regular file, opened without waiting for whoever might write to a pipe."""
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    try:
+        _require_regular(path, os.fstat(handle))
+    except FileError:
+        os.close(handle)
+        raise
+    return handle
 
 
 def _require_regular(path: str | os.PathLike[str], found: os.stat_result) -> None:
@@ -141,12 +151,14 @@ def require_plain(value: Any, what: object) -> None:
         if nodes > MOST_NODES or depth > MOST_DEPTH:
             raise FileError(f"{what} holds more than {MOST_NODES:,} values, or nests them deeper than {MOST_DEPTH}.")
         if isinstance(found, dict):
-            strange = next((key for key in found if not isinstance(key, str)), None)
-            if strange is not None:
-                raise FileError(f"{what} has the key {strange!r:.60}, which is no text. Put it into quotes.")
+            strange = [key for key in found if not isinstance(key, str)]
+            if strange:
+                raise FileError(f"{what} has the key {strange[0]!r:.60}, which is no text. Put it into quotes.")
             waiting += [(part, depth + 1) for part in found.values()]
         elif isinstance(found, list):
             waiting += [(part, depth + 1) for part in found]
+        elif isinstance(found, int) and abs(found) >= MOST_NUMBER:
+            raise FileError(f"{what} holds a whole number beyond 2^63.")
         elif not (found is None or isinstance(found, (str, int, float))):
             raise FileError(f"{what} holds {found!r:.60}, which is no text, number, list or map.")
 
@@ -158,11 +170,12 @@ def printable(text: str) -> str:
 
 def require_inside(folder: Path, *names: str) -> None:
     """Raise if any of these entries of a folder is a link that leads out of it: nothing is written elsewhere."""
-    root = folder.resolve()
+    root = os.path.realpath(folder)
     for name in names:
         path = folder / name
-        if not path.resolve().is_relative_to(root):
-            raise FileError(f"{path} is a link that leads out of {folder}, to {path.resolve()}. Delete the link.")
+        target = os.path.realpath(path)  # of a link to itself the link
+        if not Path(target).is_relative_to(root):
+            raise FileError(f"{path} is a link that leads out of {folder}, to {target}. Delete the link.")
 
 
 def write_atomically(path: Path, write: Callable[[Path], None]) -> None:

@@ -12,6 +12,8 @@ from torch import Tensor
 
 from torchcaps.data.files import Progress, RemoteFile, check_md5, data_folders, fetch
 from torchcaps.data.images import DataError, ImageSet
+from torchcaps.errors import FileError
+from torchcaps.io import read_bytes
 
 CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 ARCHIVE = RemoteFile(
@@ -74,10 +76,10 @@ def _from_folder(folder: Path, names: tuple[str, ...]) -> list[tuple[str, bytes]
     contents = []
     for name in names:
         try:
-            contents.append((str(folder / name), (folder / name).read_bytes()))
-        except OSError as error:
+            contents.append((str(folder / name), read_bytes(folder / name, most=10_000 * RECORD)))
+        except FileError as error:
             raise DataError(
-                f"{folder / name} cannot be read: {error}. Unpack {ARCHIVE.name} again, or put it beside {folder}."
+                f"{error} Unpack {ARCHIVE.name} again, or put it beside {folder}."
             ) from error
     return contents
 

@@ -16,6 +16,8 @@ from torch import Tensor
 
 from torchcaps.data.files import Progress, RemoteFile, data_folders, require_file
 from torchcaps.data.images import DataError, ImageSet
+from torchcaps.errors import FileError
+from torchcaps.io import require_regular
 
 CATEGORIES = ("animal", "human", "airplane", "truck", "car")
 INFO_COLUMNS = ("instance", "elevation", "azimuth", "lighting")
@@ -119,12 +121,15 @@ def read_matrix(path: Path, md5: str | None = None) -> Tensor:
         md5: what that of the unpacked content must be; not checked if not given.
     """
     try:
+        require_regular(path)
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             header, magic, shape = _header(file, path)
             wanted = math.prod(shape) * (1 if magic == BYTES else 4)
             content = bytearray()
             while len(content) <= wanted and (part := file.read(1 << 20)):  # no more than that of a file that is wrong
                 content += part
+    except FileError as error:
+        raise DataError(error) from error
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path} cannot be read: {error}. It may be cut short; fetch it again.") from error
     if len(content) != wanted:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from torchcaps.errors import FileError, TorchcapsError
-from torchcaps.io import printable, read_json
+from torchcaps.io import printable, read_json, require_inside
 
 LOCK = ".lock"
 _FLAGS = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # no link elsewhere, no waiting pipe
@@ -38,7 +38,11 @@ def locked(folder: Path, say: Callable[[str], None] | None = None) -> Iterator[N
         LockedError: another process has it.
     """
     path = folder / LOCK
-    handle = os.open(path, os.O_CREAT | _FLAGS, 0o666)
+    require_inside(folder, LOCK)
+    try:
+        handle = os.open(path, os.O_CREAT | _FLAGS, 0o666)
+    except OSError as error:
+        raise FileError(f"{path} cannot be made: {error.strerror}.") from error
     try:
         if not _lock(handle) or not _is_at(handle, path):  # or who had it has just ended, and taken the file away
             raise LockedError(f"{folder} is in use: {_holder(path)} trains there. Wait for it, or stop it.")

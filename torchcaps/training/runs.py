@@ -173,7 +173,7 @@ def _build(spec: Spec, file: Any, place: Path) -> nn.Module:
         with WeightLimit(most, lambda needed: RunError(f"{unfit}, which has more than {needed - 1:,} numbers.")):
             model = spec.build()
     except (RuntimeError, ValueError, TypeError, ArithmeticError, LookupError, AttributeError) as error:
-        raise RunError(f"{unfit}: {error}") from error
+        raise RunError(f"{unfit}: {str(error)[:300].rstrip('.')}.") from error
     own = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     wrong = next((name for name in own if name in shapes and own[name] != shapes[name]), None)
     if wrong is not None:
@@ -199,8 +199,11 @@ def _own_file(folder: Path, name: str) -> Path:
 
 def require_own_files(folder: Path) -> None:
     """Raise if a file that a training or an evaluation writes would be written outside of the run's folder."""
-    for name in (RECIPE, WEIGHTS, CHECKPOINT, METRICS, VOCABULARY, TENSORBOARD):
-        _own_file(folder, name)
+    for name in (RECIPE, WEIGHTS, CHECKPOINT, METRICS, VOCABULARY):
+        path = _own_file(folder, name)
+        if os.path.lexists(path):
+            require_regular(path)
+    _own_file(folder, TENSORBOARD)
     if (folder / TENSORBOARD).is_dir():
         for entry in os.scandir(folder / TENSORBOARD):
             _own_file(folder, f"{TENSORBOARD}/{entry.name}")

@@ -21,7 +21,8 @@ from torchcaps.training.recipe import Recipe
 
 MOST_SIDE = 10_000
 """Pixels of an image's side that a weights file may ask for."""
-MOST_NUMBER = 2**31 - 1
+MOST_NUMBER, MOST_OPTIONS = 2**31 - 1, 1_000
+"""The largest number in a header, and how many values the options of a model may have."""
 MOST_ITERATIONS = 1_000
 """Of a routing that a weights file may ask for: each costs time, and after some tens nothing changes."""
 
@@ -82,7 +83,7 @@ class ModelSpec:
             raise RunError(f"images would be resized to {preparation.resized_shape(picture_shape)}.")
         if preparation.image_shape(picture_shape) != shape:
             raise RunError(f"images of {picture_shape} do not become {shape} by its preparation.")
-        return cls(_of(values, "name", str), shape, _names(values), _options(values), preparation, picture_shape)
+        return cls(_name(values), shape, _names(values), _options(values), preparation, picture_shape)
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ class TextSpec:
         """Back from the header, of which nothing is believed."""
         words, size, longest = (_whole(values, key) for key in ("words", "vector_size", "longest"))
         lower, multi_label = (bool(_of(values, key, bool, default)) for key, default in _TRUTHS.items())
-        name, names = _of(values, "name", str), _names(values)
+        name, names = _name(values), _names(values)
         return cls(name, words, size, names, _options(values), longest, lower, multi_label)
 
 
@@ -149,6 +150,13 @@ def _of(values: Mapping[str, Any], key: str, kind: type, default: Any = None) ->
     if not isinstance(found, kind):
         raise RunError(f"{key} must be of type {kind.__name__}, got {found!r:.60}.")
     return found
+
+
+def _name(values: Mapping[str, Any]) -> str:
+    name: str = _of(values, "name", str)
+    if len(name) > 100:
+        raise RunError(f"no model has such a name: {name!r:.60}.")
+    return name
 
 
 def _whole(values: Mapping[str, Any], key: str, most: int = MOST_NUMBER) -> int:
@@ -188,8 +196,11 @@ def _options(values: Mapping[str, Any]) -> dict[str, Any]:
     """Options for a model, plain data. The model refuses those that it does not have."""
     options: dict[str, Any] = _of(values, "options", dict)
     waiting: list[Any] = [options]
+    seen = 0
     while waiting:
-        found = waiting.pop()
+        found, seen = waiting.pop(), seen + 1
+        if seen > MOST_OPTIONS:
+            raise RunError(f"its options hold more than {MOST_OPTIONS:,} values.")
         if isinstance(found, dict):
             iterations = found.get("iterations", 1)
             if not isinstance(iterations, int) or iterations > MOST_ITERATIONS:

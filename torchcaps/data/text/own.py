@@ -112,7 +112,10 @@ def _delimiter(line: str, columns: _Columns) -> str:
     """The delimiter that shows most of the wanted columns, then most columns at all, in the header."""
 
     def score(delimiter: str) -> tuple[int, int]:
-        header = next(csv.reader([line], delimiter=delimiter), [])
+        try:
+            header = next(csv.reader([line], delimiter=delimiter), [])
+        except csv.Error:  # a field that is too long: with this delimiter it is no header
+            return 0, 0
         return sum(column in header for column in columns), len(header)
 
     return max(DELIMITERS, key=score)

@@ -90,7 +90,7 @@ class Vocabulary:
         """Read what :meth:`save` has written; a file that is cut short or something else is refused."""
         header, *words = read_utf8(Path(path)).removesuffix("\n").split("\n")
         count = header.removeprefix(HEADER)
-        if count == header or not (count.isascii() and count.isdigit()):
+        if count == header or not (count.isascii() and count.isdigit() and len(count) < 12):
             raise DataError(f"{path} is no saved vocabulary: its first line must be {HEADER!r} and their number.")
         if len(words) != int(count):
             raise DataError(
