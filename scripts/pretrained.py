@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from torchcaps.data.randomness import sub_seed
+from torchcaps.data.randomness import Stream, sub_seed
 from torchcaps.data.sources import evaluation_source
 from torchcaps.pretrained import CARD, NAMES, SAMPLES, WEIGHTS
 from torchcaps.progress import bars
@@ -143,7 +143,7 @@ differ from the training images, and the error on them is larger.
 def save_samples(path: Path, recipe: Recipe) -> None:
     """Some test images of every class, taken at random."""
     source = evaluation_source(recipe.data, "test")
-    order = torch.randperm(len(source), generator=torch.Generator().manual_seed(sub_seed(0, 12)))
+    order = torch.randperm(len(source), generator=torch.Generator().manual_seed(sub_seed(0, Stream.SAMPLES)))
     first = source.batch(order, 0).labels.view(len(order), -1)[:, 0]
     chosen = torch.cat([order[first == label][:PER_CLASS] for label in range(len(source.class_names))])
     chosen = chosen.view(-1, PER_CLASS).T.flatten()  # the classes take turns

@@ -12,7 +12,7 @@ from torchcaps.data.composed import AffineDigits, MultiDigits, ShiftedDigits
 from torchcaps.data.images import DataError, Images, ImageSet, placed
 from torchcaps.data.mnist import mnist_mini
 from torchcaps.data.options import DataOptions
-from torchcaps.data.randomness import random_bits, random_integers, random_uniform, sub_seed
+from torchcaps.data.randomness import Stream, random_bits, random_integers, random_uniform, sub_seed
 from torchcaps.data.sources import DATA_SETS, evaluation_source, load_images, training_sources
 from torchcaps.data.splits import validation_cut
 
@@ -94,7 +94,8 @@ def test_random_numbers_are_in_range_and_repeatable(seed, index):
     assert len(set(bits.flatten().tolist())) == 8
     uniform = random_uniform(seed, indices, 4)
     assert 0 <= float(uniform.min()) <= float(uniform.max()) < 1
-    assert sub_seed(seed, 1) != sub_seed(seed, 2)
+    assert len({sub_seed(seed, stream) for stream in Stream}) == len(Stream)
+    assert sub_seed(seed, Stream.ORDER, 1) != sub_seed(seed, Stream.ORDER, 2)
 
 
 def test_uniform_numbers_are_uniform_and_uncorrelated():
@@ -269,3 +270,17 @@ def test_the_loader_is_never_the_bottleneck():
         count = sum(len(batch.labels) for batch in batches)
         best = max(best, count / (time.perf_counter() - start))
     assert best > 20_000, f"{best:.0f} shifted images a second"
+
+
+def test_streams_keep_the_numbers_that_runs_were_made_with():
+    """Else a resumed run would go on with another order, and a validation set would hold what was trained on."""
+    numbers = {
+        "ORDER": 3090222187561359524,
+        "AUGMENTATION": 71399735282840594,
+        "VALIDATION": 1342069598973195404,
+        "DROPOUT": 818860838991882577,
+        "WORD_VECTORS": 4037843126049277123,
+        "EXPLAINED": 3162030933930207758,
+        "SAMPLES": 3501238579077305775,
+    }
+    assert {name: sub_seed(0, Stream[name]) for name in numbers} == numbers

@@ -346,7 +346,7 @@ def test_a_file_that_is_too_large_is_refused(client):
 
 def test_json_that_is_too_large_is_refused(client):
     answer = client.post("/api/models/mnist/look", json={"pixels": "A" * MOST_JSON})
-    assert "1,000,000 bytes" in refusal(answer, 413)
+    assert f"{MOST_JSON:,} bytes" in refusal(answer, 413)
 
 
 @pytest.mark.parametrize(("what", "most"), [("look", MOST_JSON), ("upload", MOST_UPLOAD)])

@@ -5,7 +5,7 @@ import torch
 
 from torchcaps import Capsules, list_routings
 from torchcaps.layers import CapsuleConv1d, CapsuleConv2d, CapsuleLinear, ClassCapsules, MatrixPrimaryCapsules2d
-from torchcaps.routing import resolve_routing
+from torchcaps.routing import EMRouting, resolve_routing
 
 
 def capsules(*arrangement, pose=(4, 4), dtype=torch.float64, seed=0):
@@ -312,3 +312,23 @@ def test_votes_are_what_the_routing_sees():
     assert votes.shape == (2, 6, 4, 3, 4, 5)
     expected = layer.routing(votes.flatten(2, 3).flatten(0, 1)).pose
     torch.testing.assert_close(layer(children).pose.flatten(0, 2), expected)
+
+
+def test_a_window_of_one_place_is_drawn_for_its_children():
+    """Not as the layer of classes is, whose children are any number."""
+    torch.manual_seed(0)
+    layer = CapsuleConv2d(8, 16, 1, in_pose=8, routing="dynamic")
+    expected = layer.routing.initial_std(8, 16, 8)
+    assert float(layer.weight.detach().std()) == pytest.approx(expected, rel=0.05)
+
+
+@pytest.mark.parametrize("routing", ["em", {"name": "em"}, EMRouting()], ids=["name", "mapping", "instance"])
+def test_em_takes_a_quarter_of_lambda_for_classes_however_it_is_named(routing):
+    assert ClassCapsules(2, 3, routing=routing).routing.inverse_temperature == "authors-class"
+    assert CapsuleConv2d(2, 3, 1, routing="em").routing.inverse_temperature == "authors"
+
+
+@pytest.mark.parametrize("make", [lambda **o: {"name": "em", **o}, EMRouting], ids=["mapping", "instance"])
+def test_a_lambda_that_is_given_is_kept(make):
+    for given in ("authors", 0.5):
+        assert ClassCapsules(2, 3, routing=make(inverse_temperature=given)).routing.inverse_temperature == given

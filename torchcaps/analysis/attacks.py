@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from torchcaps.analysis.gradients import evaluating
 from torchcaps.checks import require_count, require_float
-from torchcaps.data.randomness import random_uniform, sub_seed
+from torchcaps.data.randomness import Stream, random_uniform, sub_seed
 
 AttackLoss = Callable[[Tensor, Tensor], Tensor]
 """From scores ``[B, classes]`` and labels ``[B]`` to a number per image ``[B]`` that an attack makes large."""
@@ -130,7 +130,8 @@ def pgd(
     worst = images
     with evaluating(model):
         for restart in range(restarts):
-            drawn = random_uniform(sub_seed(seed, restart), torch.arange(len(images)), images[:1].numel())
+            own = sub_seed(seed, Stream.ATTACK, restart)
+            drawn = random_uniform(own, torch.arange(len(images)), images[:1].numel())
             noise = (2 * drawn.view_as(images).to(images) - 1) * epsilon
             start = torch.minimum(torch.maximum(images + noise, least), most)
             worst = _in_parts(climb, start, least, most, labels, worst)

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import argparse
+import gc
 
 from torchcaps.commands.base import Command, say, user_errors
 
 EXAMPLES = """  torchcaps explore                       models that come with the package: digits, clothes, two digits
   torchcaps explore runs/quickstart-1     your own model beside them
-  torchcaps explore --port 8000 --no-browser"""
+  torchcaps explore --port 8000 --no-browser
+  torchcaps explore --host 0.0.0.0 --allow-host lecture.example"""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", nargs="*", metavar="RUN", help="run folders or weights files of image models")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine only)")
+    parser.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a name that it answers to beside this machine's own; may be given several times",
+    )
     parser.add_argument("--port", type=int, metavar="N", help="port to listen on (default: the first free from 8650)")
     parser.add_argument("--no-browser", action="store_true", help="do not open a browser")
     parser.add_argument("--data-dir", metavar="DIR", help="folder with data sets, for test images of the runs")
@@ -23,14 +32,18 @@ def _run(arguments: argparse.Namespace) -> int:
     with user_errors():
         from torchcaps.explorer.server import serve
 
-        serve(
-            arguments.runs,
-            host=arguments.host,
-            port=arguments.port,
-            data_dir=arguments.data_dir,
-            browser=not arguments.no_browser,
-            say=say,
-        )
+        try:
+            serve(
+                arguments.runs,
+                host=arguments.host,
+                port=arguments.port,
+                data_dir=arguments.data_dir,
+                browser=not arguments.no_browser,
+                allow_hosts=arguments.allow_host,
+                say=say,
+            )
+        finally:
+            gc.freeze()  # at its end Python would look for garbage among a million objects of torch, for half a second
     return 0
 
 

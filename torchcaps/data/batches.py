@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 
 from torchcaps.data.images import Batch, DataError, Source
-from torchcaps.data.randomness import sub_seed
+from torchcaps.data.randomness import Stream, sub_seed
 
 
 class TrainingBatches:
@@ -40,7 +40,7 @@ class TrainingBatches:
 
     def indices(self, epoch: int) -> torch.Tensor:
         """The indices of every batch of an epoch, for all processes: ``[batches, batch_size]``."""
-        generator = torch.Generator().manual_seed(sub_seed(self.seed, 1, epoch))
+        generator = torch.Generator().manual_seed(sub_seed(self.seed, Stream.ORDER, epoch))
         order = torch.randperm(len(self.source), generator=generator)
         return order[: len(self) * self.batch_size].view(len(self), self.batch_size)
 
@@ -48,7 +48,7 @@ class TrainingBatches:
         """The rest of the current epoch, or the next one if that is done."""
         if self.position >= len(self):
             self.epoch, self.position = self.epoch + 1, 0
-        order, seed = self.indices(self.epoch), sub_seed(self.seed, 2, self.epoch)
+        order, seed = self.indices(self.epoch), sub_seed(self.seed, Stream.AUGMENTATION, self.epoch)
         while self.position < len(self):
             mine = order[self.position, self.rank :: self.world]
             self.position += 1  # before the batch is used: a checkpoint after its step points at the next

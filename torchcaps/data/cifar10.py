@@ -78,9 +78,7 @@ def _from_folder(folder: Path, names: tuple[str, ...]) -> list[tuple[str, bytes]
         try:
             contents.append((str(folder / name), read_bytes(folder / name, most=10_000 * RECORD)))
         except FileError as error:
-            raise DataError(
-                f"{error} Unpack {ARCHIVE.name} again, or put it beside {folder}."
-            ) from error
+            raise DataError(f"{error} Unpack {ARCHIVE.name} again, or put it beside {folder}.") from error
     return contents
 
 

@@ -13,15 +13,19 @@ import torch
 from torch import Tensor
 
 from torchcaps.data.images import DataError
+from torchcaps.data.picture_files import MOST_BYTES, Pieces, UnreadableError, exif_of, inside, require_modest, turned
+from torchcaps.errors import FileError
+from torchcaps.io import printable, read_bytes
 
 if TYPE_CHECKING:
     from PIL import Image as Pillow
 
-FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF")  # by content; not EPS, for which Pillow starts Ghostscript
+__all__ = ["FORMATS", "UnreadableError", "fit_image", "opened", "read_image", "require_pillow", "smaller", "upright"]
 
-
-class UnreadableError(Exception):
-    """The reason why one file is not readable as an image, without its name."""
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP")
+"""By content. Not EPS, for which Pillow starts Ghostscript, nor TIFF, which has tiles of any size in any packing."""
+LARGEST_SIDE = 1024
+"""Pixels: larger images are shrunk before anything else is done with them, so that it takes little memory."""
 
 
 def read_image(path: str | os.PathLike[str], shape: tuple[int, int, int]) -> Tensor:
@@ -68,6 +72,7 @@ def fit_image(image: Pillow.Image, shape: tuple[int, int, int]) -> Tensor:
     channels, height, width = shape
     if channels not in (1, 3):
         raise DataError(f"an image file gives 1 (grey) or 3 (RGB) channels, but {channels} are asked for.")
+    image = smaller(image, max(LARGEST_SIDE, 4 * height, 4 * width))
     fitted = _opaque(image).convert("L" if channels == 1 else "RGB")
     scale = min(width / fitted.width, height / fitted.height)
     size = max(1, round(fitted.width * scale)), max(1, round(fitted.height * scale))
@@ -79,6 +84,32 @@ def fit_image(image: Pillow.Image, shape: tuple[int, int, int]) -> Tensor:
     return pixels.reshape(height, width, channels).permute(2, 0, 1).contiguous()
 
 
+def smaller(image: Pillow.Image, side: int = LARGEST_SIDE) -> Pillow.Image:
+    """The image upright, with at most so many pixels in each direction; if it had more, grey, RGB or RGBA with 8 bits.
+
+    It is shrunk tile by tile: nothing else of the image's own size is ever made.
+    """
+    from PIL import Image
+
+    image.draft(None, (side, side))  # a JPEG file can be decoded at a half, a quarter or an eighth
+    if max(image.size) <= side:
+        return upright(image)
+    factor = max(image.size) // side  # so many pixels in each direction are averaged
+    step = max(1, LARGEST_SIDE // factor) * factor
+    found = None
+    for top in range(0, image.height, step):
+        for left in range(0, image.width, step):
+            box = left, top, min(left + step, image.width), min(top + step, image.height)
+            tile = _eight_bits(image.crop(box)).reduce(factor)
+            if found is None:
+                found = Image.new(tile.mode, (-(-image.width // factor), -(-image.height // factor)))
+            found.paste(tile, (left // factor, top // factor))
+    assert found is not None
+    found.thumbnail((side, side))
+    found.info = {key: value for key, value in image.info.items() if key == "exif"}
+    return upright(found)
+
+
 def upright(image: Pillow.Image) -> Pillow.Image:
     """The image turned as its EXIF data says."""
     from PIL import ImageOps
@@ -86,17 +117,28 @@ def upright(image: Pillow.Image) -> Pillow.Image:
     return ImageOps.exif_transpose(image)
 
 
-def _opaque(image: Pillow.Image) -> Pillow.Image:
-    """The image upright, with 8 bits per channel, transparency laid over black."""
+def _eight_bits(image: Pillow.Image) -> Pillow.Image:
+    """Grey, RGB or RGBA, of which means can be taken."""
     import numpy as np
     from PIL import Image
 
-    image = upright(image)
     if image.mode.startswith("I"):  # 16 bits; Pillow's own conversion would cut everything above 255
         levels = np.asarray(image.convert("I")).clip(0, 65535)
         eight = ((levels + 128) // 257).astype(np.uint8)
         eight[levels == image.info.get("transparency", -1)] = 0  # a PNG may declare one grey level to be transparent
         return Image.fromarray(eight)
+    if image.has_transparency_data:
+        return image.convert("RGBA")
+    return image.convert("L" if image.mode in ("1", "L") else "RGB")
+
+
+def _opaque(image: Pillow.Image) -> Pillow.Image:
+    """The image upright, with 8 bits per channel, transparency laid over black."""
+    from PIL import Image
+
+    image = upright(image)
+    if image.mode.startswith("I"):
+        return _eight_bits(image)
     if image.has_transparency_data:
         coloured = image.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", coloured.size, (0, 0, 0, 255)), coloured).convert("RGB")
@@ -126,19 +168,33 @@ def opened(
     from PIL import Image, UnidentifiedImageError
 
     try:
-        if (source.getbuffer().nbytes if isinstance(source, BytesIO) else source.stat().st_size) == 0:
+        content = source.getvalue() if isinstance(source, BytesIO) else read_bytes(source, MOST_BYTES // 2)
+        if not content:
             raise UnreadableError("the file is empty")
-        with Image.open(source, formats=formats) as image:
-            limit = most_pixels or Image.MAX_IMAGE_PIXELS
-            if limit and image.width * image.height > limit:  # up to twice the limit Pillow itself only warns
-                raise Image.DecompressionBombError
+        found = inside(content)
+        with Image.open(Pieces(found.content), formats=formats) as image:
+            require_modest(image, found, most_pixels or Image.MAX_IMAGE_PIXELS)  # Pillow only warns up to twice that
+            _forget_remarks(image, found.turn)
             yield image
     except (UnreadableError, DataError):
         raise
+    except FileError as error:
+        raise UnreadableError(str(error).replace(str(source), "it", 1).rstrip(".")) from error
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise UnreadableError("it has too many pixels (a decompression bomb?)") from error
     except UnidentifiedImageError as error:
         raise UnreadableError("it is not an image, or of an unknown format") from error
     except Exception as error:  # damaged files make Pillow's decoders raise many kinds
         text = error.strerror if isinstance(error, OSError) else None
-        raise UnreadableError(text or str(error) or type(error).__name__) from error
+        said = " ".join((text or str(error) or type(error).__name__).split())
+        raise UnreadableError(printable(said)[:200].rstrip(".")) from error
+
+
+def _forget_remarks(image: Pillow.Image, turn: int | None) -> None:
+    """Keep of an image's remarks only how it is to be turned: reading all of them can take minutes."""
+    remarks = [image.info.pop(key, None) for key in ("exif", "xmp")]  # of WebP; of others nothing is left by now
+    for remark in remarks:
+        if turn is None and isinstance(remark, bytes):
+            turn = turned(remark)
+    if turn is not None:
+        image.info["exif"] = exif_of(turn)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import Enum
+
 import torch
 from torch import Tensor
 
@@ -33,8 +35,29 @@ def random_uniform(seed: int, indices: Tensor, count: int) -> Tensor:
     return (random_bits(seed, indices, count) >> 38).float() / (1 << 24)
 
 
-def sub_seed(seed: int, *path: int) -> int:
-    """A seed of its own for a purpose, an epoch and so on."""
-    for step in path:
-        seed = int(random_bits(seed, torch.tensor([step]), 1)[0, 0])
+class Stream(Enum):
+    """What random numbers are for. Every purpose has a stream of its own, so that no two share their numbers.
+
+    The numbers belong to runs that were made with them: a new purpose gets a new one, an old one keeps its own.
+    """
+
+    ORDER = 1  # of the training items, per epoch
+    AUGMENTATION = 2  # per epoch
+    VALIDATION = 3  # which items are kept aside
+    DROPOUT = 4  # and all else that torch draws in a training step, per step and process
+    WORD_VECTORS = 5
+    EXPLAINED = 11  # which test items a report shows
+    SAMPLES = 12  # which test images the explorer offers
+    ATTACK = 13  # where an attack begins, per restart
+
+
+def sub_seed(seed: int, stream: Stream, *path: int) -> int:
+    """A seed of its own for a purpose, and within it for an epoch, a step and so on."""
+    for step in (stream.value, *path):
+        seed = class_seed(seed, step)
     return seed
+
+
+def class_seed(seed: int, label: int) -> int:
+    """A seed of its own for a class of a data set that is cut into folds; the seed is that of the cut alone."""
+    return int(random_bits(seed, torch.tensor([label]), 1)[0, 0])

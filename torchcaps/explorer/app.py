@@ -34,7 +34,8 @@ def create_app(
         runs: run folders or weights files of models to explore, shown before the shipped ones.
         data_dir: folder with the data sets whose test images are offered.
         pretrained: offer the shipped models, too.
-        hosts: names that the server answers to, such as ``("localhost", "127.0.0.1")``; None for all.
+        hosts: names that the server answers to, such as ``("localhost", "127.0.0.1")``; None for all. It always
+            answers to the address that it is reached at.
     """
     subjects = {subject.id: subject for subject in load_subjects(runs, data_dir, pretrained)}
 
@@ -72,7 +73,7 @@ def _add_errors(app: FastAPI) -> None:
     async def invalid(_: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         # The values themselves are left out: NaN, which is not JSON, may be among them.
-        found = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()[:3])
+        found = "; ".join(f"{'.'.join(map(str, one['loc']))[:60]}: {one['msg'][:100]}" for one in error.errors()[:3])
         return JSONResponse({"detail": f"The request does not fit: {found}."}, 422)
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.data.images import DataError
-from torchcaps.data.randomness import sub_seed
+from torchcaps.data.randomness import Stream, sub_seed
 from torchcaps.data.sources import evaluation_source
 from torchcaps.explorer.schemas import Card, Sample
 from torchcaps.explorer.subjects import Subject, make_subject, to_base64
@@ -87,7 +87,7 @@ def _test_samples(recipe: Recipe, spec: ModelSpec, data_dir: str | None) -> list
         return []
     if source.image_shape != spec.fitted_shape or source.class_names != spec.class_names:  # it is another by now
         return []
-    order = torch.randperm(len(source), generator=torch.Generator().manual_seed(sub_seed(0, 12)))[:SAMPLES]
+    order = torch.randperm(len(source), generator=torch.Generator().manual_seed(sub_seed(0, Stream.SAMPLES)))[:SAMPLES]
     batch = source.batch(order, 0)
     labels = batch.labels.view(len(order), -1)
     parts = batch.targets if source.objects > 1 else None

@@ -77,7 +77,8 @@ def _drawing(levels: np.ndarray) -> np.ndarray:
         return levels[:0]
     near = _over_windows(chosen, 1, np.max)  # with the soft edges
     for grid, times in ((levels, step * per_cell), (calm, per_cell)):
-        grid *= near.repeat(times, axis=0).repeat(times, axis=1)[: grid.shape[0], : grid.shape[1]]
+        height, width = grid.shape  # cut first: a row of 500,000 pixels would be repeated 8,000 times
+        grid *= near.repeat(times, axis=0)[:height].repeat(times, axis=1)[:, :width]
     inked = calm > _INK * calm.max()
     along = [np.flatnonzero(inked.any(axis=axis)) * step for axis in (1, 0)]
     return levels[along[0][0] : along[0][-1] + step, along[1][0] : along[1][-1] + step]

@@ -1,18 +1,37 @@
-"""What every answer carries and what no request may exceed: one piece of ASGI around the whole app."""
+"""What every answer carries and what no request may exceed: one piece of ASGI around the whole app, and all numbers.
+
+What a client does before its request is complete is in :mod:`torchcaps.explorer.connections`.
+"""
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-MOST_JSON = 1_000_000
+from torchcaps.explorer.subjects import MOST_SIDE
+
+MOST_JSON = 4 * MOST_SIDE**2 + 65_536
+"""Bytes: the largest picture that there can be, RGB in base64, and some room."""
 MOST_UPLOAD = 8_000_000
 UPLOAD_ENDING = "/upload"
-MOST_REQUESTS = 600
-"""That are being answered; further ones are told to come back. Each may hold a body in memory."""
+MOST_HELD, MOST_HELD_EACH = 100_000_000, 40_000_000
+"""Bytes of bodies that are in memory, of all clients together and of one."""
+MOST_REQUESTS, MOST_REQUESTS_EACH = 600, 300
+"""Requests that are being answered, of all clients together and of one; further ones are told to come back."""
+
+MOST_CONNECTIONS, MOST_CONNECTIONS_EACH = 500, 250
+"""Open connections; for one more the one that has waited for its client longest is dropped."""
+HEAD_SECONDS, BODY_SECONDS, REQUEST_SECONDS, IDLE_SECONDS = 10.0, 20.0, 60.0, 30
+"""For the head of a request, for its body, for all of it until the answer is sent, and between two requests."""
+READ_AT_ONCE = 16_384
+"""Bytes that are read from a connection before others have their turn: many tiny chunks take long to be told apart."""
 
 HEADERS = {
     "Content-Security-Policy": (
@@ -29,20 +48,59 @@ HEADERS = {
 }
 
 
+class _Refusal(NamedTuple):
+    """Status and sentence; ``leave`` closes the connection, as the rest of the request is not waited for."""
+
+    code: int
+    detail: str
+    leave: bool = False
+
+    def response(self) -> JSONResponse:
+        return JSONResponse({"detail": self.detail}, self.code, {"Connection": "close"} if self.leave else None)
+
+
+class Shares:
+    """How much of something each client has, which is limited for one and for all together.
+
+    Args:
+        most: for all together.
+        each: for one; clients whose address is not known are not told apart, so not limited.
+    """
+
+    def __init__(self, most: int, each: int) -> None:
+        self.most, self.each = most, each
+        self._taken: Counter[str] = Counter()
+
+    def take(self, client: str, amount: int = 1) -> bool:
+        """Whether there is so much; then it is taken."""
+        mine = self._taken[client] + amount if client else 0
+        if mine > self.each or self._taken.total() + amount > self.most:
+            return False
+        self._taken[client] += amount
+        return True
+
+    def give_back(self, client: str, amount: int = 1) -> None:
+        """As much as was taken."""
+        self._taken[client] -= amount
+        if not self._taken[client]:
+            del self._taken[client]
+
+
 class Guard:
-    """Refuse foreign names, too much at once and too large bodies; add security headers to everything.
+    """Refuse foreign names and pages, too much at once, too large and too slow bodies; add security headers.
 
     A page elsewhere can make a browser ask a server on loopback under the page's own name (DNS rebinding), so a server
-    that is meant for this machine only answers to this machine's names.
+    answers to its own names only. And it can make a browser send a form to any server; browsers say where from.
 
     Args:
         app: what is guarded.
-        hosts: names that the server answers to; None for all.
+        hosts: names that the server answers to, beside the address that it was reached at; None for all.
     """
 
     def __init__(self, app: ASGIApp, hosts: Sequence[str] | None = None) -> None:
         self.app, self.hosts = app, None if hosts is None else {host.lower() for host in hosts}
-        self._answering = 0
+        self._requests = Shares(MOST_REQUESTS, MOST_REQUESTS_EACH)
+        self._held = Shares(MOST_HELD, MOST_HELD_EACH)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """See ASGI."""
@@ -57,29 +115,73 @@ class Guard:
                     headers.setdefault(name, value)
             await send(message)
 
-        name = host_name(Headers(scope=scope).get("host", ""))
-        if self.hosts is not None and name not in self.hosts:
-            refusal = JSONResponse({"detail": f"this server does not answer to the name {name!r}."}, 421)
-            await refusal(scope, receive, send_with_headers)
+        client = client_of(scope)
+        refusal = self._unwanted(scope)
+        if refusal is None and not self._requests.take(client):
+            refusal = _Refusal(429, "Too many requests at once; try again in a second.")
+        if refusal is not None:
+            await refusal.response()(scope, receive, send_with_headers)
             return
-        if self._answering >= MOST_REQUESTS:
-            refusal = JSONResponse({"detail": "Too many requests at once; try again in a second."}, 429)
-            await refusal(scope, receive, send_with_headers)
-            return
-        self._answering += 1
         try:
-            await self._answer(scope, receive, send_with_headers)
+            await self._answer(scope, receive, send_with_headers, client)
         finally:
-            self._answering -= 1
+            self._requests.give_back(client)
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def _unwanted(self, scope: Scope) -> _Refusal | None:
+        """Why a request is refused for whom it comes from or whom it is meant for."""
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        name = host_name(host)
+        if self.hosts is not None and name not in self.hosts and name not in reached_at(scope):
+            return _Refusal(
+                421,
+                f"this server does not answer to the name {name[:100]!r}; whoever started it can allow a name with "
+                "--allow-host.",
+            )
+        if scope["method"] not in ("GET", "HEAD", "OPTIONS") and comes_from_elsewhere(headers, host):
+            return _Refusal(403, "This request comes from a page of another server, so it is refused.")
+        return None
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, client: str) -> None:
+        body = bytearray()
+        try:
+            refusal = await asyncio.wait_for(self._read(scope, receive, client, body), BODY_SECONDS)
+        except asyncio.TimeoutError:
+            refusal = _Refusal(408, f"The request was not complete after {BODY_SECONDS:.0f} seconds.", leave=True)
+        held, content = len(body), bytes(body)
+        body.clear()
+        try:
+            app = refusal.response() if refusal is not None else self.app
+            await app(scope, _replayed(content, receive), send)
+        finally:
+            self._held.give_back(client, held)
+
+    async def _read(self, scope: Scope, receive: Receive, client: str, body: bytearray) -> _Refusal | None:
+        """Append the whole body to ``body``, unless it has more bytes than may be, or than there is room for."""
         most = MOST_UPLOAD if scope["path"].endswith(UPLOAD_ENDING) else MOST_JSON
-        body = await _body(scope, receive, most)
-        if body is None:
-            refusal = JSONResponse({"detail": f"at most {most:,} bytes can be sent here."}, 413)
-            await refusal(scope, receive, send)
-            return
-        await self.app(scope, _replayed(body, receive), send)
+        too_large = _Refusal(413, f"at most {most:,} bytes can be sent here.")
+        length = Headers(scope=scope).get("content-length", "0")
+        if not (length.isascii() and length.isdigit() and len(length) < 20) or int(length) > most:
+            return too_large
+        more = True
+        while more:
+            message = await receive()
+            if message["type"] != "http.request":
+                return _Refusal(400, "The request is not complete.")  # which nobody hears: the client has gone
+            piece = message.get("body", b"")
+            if len(body) + len(piece) > most:
+                return too_large
+            if not self._held.take(client, len(piece)):
+                return _Refusal(429, "Too much is being sent at once; try again in a second.")
+            body += piece
+            more = message.get("more_body", False)
+        return None
+
+
+def client_of(scope: Scope) -> str:
+    """The address that a request comes from, empty if it is not known."""
+    client: tuple[str, int] | None = scope.get("client")
+    return client[0] if client else ""
 
 
 def host_name(header: str) -> str:
@@ -88,22 +190,21 @@ def host_name(header: str) -> str:
     return (name if colon and port.isdigit() else header).strip("[]").lower()
 
 
-async def _body(scope: Scope, receive: Receive, most: int) -> bytes | None:
-    """The whole body, or None if it has more bytes than may be."""
-    length = Headers(scope=scope).get("content-length", "0")
-    if not (length.isascii() and length.isdigit() and len(length) < 20) or int(length) > most:
-        return None
-    parts, size, more = [], 0, True
-    while more:
-        message = await receive()
-        if message["type"] != "http.request":  # the client has gone
-            break
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        if size > most:
-            return None
-        more = message.get("more_body", False)
-    return b"".join(parts)
+def reached_at(scope: Scope) -> tuple[str, ...]:
+    """This machine's own address, at which a client has reached it: a page elsewhere cannot have it for a name."""
+    server: tuple[str, int | None] | None = scope.get("server")
+    return (server[0].removeprefix("::ffff:").lower(),) if server and server[0] else ()
+
+
+def comes_from_elsewhere(headers: Headers, host: str) -> bool:
+    """Whether a browser says that a page of another server has made it ask."""
+    if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        return True
+    origin = headers.get("origin")
+    try:
+        return origin is not None and urlsplit(origin).netloc.lower() != host.lower()
+    except ValueError:  # brackets that do not match
+        return True
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:

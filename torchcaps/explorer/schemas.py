@@ -6,20 +6,25 @@ pictures of a model have the shape that it says under ``picture``, so the size n
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from torchcaps.analysis.iterations import MOST_ITERATIONS
 
 LARGEST_POSE = 64
 """Numbers in a pose that a request may carry; models with longer ones are refused when the explorer starts."""
 
+MOST_KEYS = 10
+"""In a request: none needs more than two."""
+LARGEST_PICTURE = 4 * 256**2
+"""Characters of a picture in base64, RGB with 256×256 pixels."""
+
 Pixels = Annotated[
     str,
     Field(
         pattern=r"^[A-Za-z0-9+/]*={0,2}$",
-        max_length=1_000_000,
+        max_length=LARGEST_PICTURE,
         description="base64 of one byte per pixel and channel: rows, columns, channels",
         examples=["AAECAwQ="],
     ),
@@ -31,6 +36,14 @@ class Strict(BaseModel):
     """A request: a key that is not known is a mistake, not ignored."""
 
     model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def few_keys(cls, value: Any) -> Any:
+        """Refuse many keys at once: of each that is not known pydantic makes a report, which takes seconds in all."""
+        if isinstance(value, dict) and len(value) > MOST_KEYS:
+            raise ValueError(f"there are {len(value)} keys, more than {MOST_KEYS}")
+        return value
 
 
 class PictureShape(BaseModel):

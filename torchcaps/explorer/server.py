@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import ipaddress
+import logging
 import os
+import re
 import socket
 import threading
+import warnings
 import webbrowser
 from collections.abc import Callable, Sequence
 
 import torch
 import uvicorn
+from fastapi import FastAPI
 
+from torchcaps.explorer import limits
 from torchcaps.explorer.app import create_app
+from torchcaps.explorer.connections import Connection
+from torchcaps.explorer.limits import host_name
 from torchcaps.training.specs import RunError
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
+EVERYWHERE = ("0.0.0.0", "::", "")
 FIRST_PORT, PORTS = 8650, 50
+LAST_ANSWERS = 0.3
+"""Seconds for answers that are being made when the server is stopped."""
 
 
 class _Server(uvicorn.Server):
-    """A server that says when it listens."""
+    """A server that says when it listens, and that nobody keeps from ending."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
         super().__init__(config)
@@ -31,6 +42,17 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         if self.started:
             self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # of tasks that end early it shows tracebacks
+        connections = [one for one in self.server_state.connections if isinstance(one, Connection)]
+        answering = [one for one in connections if not one.waits_for_client]
+        if answering and self.server_state.tasks:
+            await asyncio.wait(self.server_state.tasks, timeout=LAST_ANSWERS)
+        for connection in connections:
+            connection.drop()
+        await asyncio.sleep(0)  # in which they learn of it
+        await super().shutdown(sockets)
 
 
 def listen(host: str, port: int | None) -> socket.socket:
@@ -77,6 +99,16 @@ def own_address() -> str | None:
     return None if own == "0.0.0.0" else own
 
 
+def own_names(host: str, allowed: Sequence[str] = ()) -> tuple[str, ...]:
+    """Names that a server on ``host`` answers to; at which address of its own it is reached, it sees for itself."""
+    for name in allowed:
+        if not re.fullmatch(r"[A-Za-z0-9._:-]+", name):
+            raise RunError(f"a name to allow is one such as lecture.example, without http://; got {name!r}.")
+    machine = socket.gethostname().lower().split(".")
+    shared = () if is_loopback(host) else (".".join(machine), machine[0], f"{machine[0]}.local")
+    return (*LOOPBACK, *(() if host in EVERYWHERE else (host,)), *shared, *map(host_name, allowed))
+
+
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach it."""
     try:
@@ -92,6 +124,7 @@ def serve(
     port: int | None = None,
     data_dir: str | None = None,
     browser: bool = True,
+    allow_hosts: Sequence[str] = (),
     say: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Serve the explorer until Ctrl-C.
@@ -102,28 +135,40 @@ def serve(
         port: to listen on, 0 for any; not given: the first free one from 8650.
         data_dir: folder with the data sets whose test images are offered.
         browser: open a browser.
+        allow_hosts: names that it answers to beside this machine's own, such as one of a proxy in front of it.
         say: receives lines of text for the user.
     """
+    names = own_names(host, allow_hosts)
+    warnings.filterwarnings("ignore", module=r"PIL\.")  # of each odd image there would be a line, too
     torch.set_num_threads(1)  # one image gains nothing from several; not in create_app, as it is for all of a process
     listening = listen(host, port)
     with listening:
-        local = is_loopback(host)
-        app = create_app(runs, data_dir=data_dir, hosts=(*LOOPBACK, host) if local else None)
-        everywhere = host in ("0.0.0.0", "::")
-        bound = listening.getsockname()[1]
+        app = create_app(runs, data_dir=data_dir, hosts=names)
+        everywhere, bound = host in EVERYWHERE, listening.getsockname()[1]
         address = _address("localhost" if everywhere or host == "127.0.0.1" else host, bound)
 
         def ready() -> None:
             say(f"The explorer is at {address}  (Ctrl-C stops it)")
-            if not local:
+            if not is_loopback(host):
                 say(f"It listens on {host}: others on your network can use it. There is no password.")
             if everywhere and (own := own_address()) is not None:
                 say(f"Their address for it: {_address(own, bound)}  (links that you share are to begin with it, too)")
             if browser:
                 threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
-        config = uvicorn.Config(
-            app, log_level="warning", access_log=False, server_header=False, timeout_keep_alive=30,
-            timeout_graceful_shutdown=2,
-        )  # fmt: skip
-        _Server(config, ready).run(sockets=[listening])
+        _Server(_config(app), ready).run(sockets=[listening])
+
+
+def _config(app: FastAPI) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http=Connection,
+        ws="none",
+        log_level="error",  # of each odd request there would be a line
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,  # with which a client could say that it is another one
+        backlog=256,  # that are accepted before the next look at how many there are
+        timeout_keep_alive=limits.IDLE_SECONDS,
+        timeout_graceful_shutdown=0,
+    )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from torch import Tensor
 
-from torchcaps.data.pictures import UnreadableError, fit_image, opened, upright
+from torchcaps.data.pictures import UnreadableError, fit_image, opened, smaller
 from torchcaps.explorer.handwriting import ground_is_light, placed_as_digit
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ Invert = Literal["auto", "yes", "no"]
 
 FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "BMP")
 MOST_PIXELS = 16_000_000
-LARGEST_SIDE = 1024
 
 
 def read_upload(content: bytes, shape: tuple[int, int, int], invert: Invert, as_digit: bool) -> Tensor:
@@ -37,7 +36,7 @@ def read_upload(content: bytes, shape: tuple[int, int, int], invert: Invert, as_
         UnreadableError: it is no image, or too large a one; the message is a reason without a capital and full stop.
     """
     with opened(io.BytesIO(content), FORMATS, MOST_PIXELS) as image:
-        small = _smaller(image)
+        small = smaller(image)
         if shape[0] != 1:
             return fit_image(small, shape)
         light = _light_on_dark(small, invert)
@@ -46,40 +45,21 @@ def read_upload(content: bytes, shape: tuple[int, int, int], invert: Invert, as_
         return placed_as_digit(np.asarray(light), shape[1:])
 
 
-def _smaller(image: Pillow.Image) -> Pillow.Image:
-    """At most 1,024 pixels in each direction, so that what follows takes little memory; 16 bits stay as they are."""
-    if max(image.size) <= LARGEST_SIDE or image.mode.startswith("I"):
-        return image
-    image.draft(None, (LARGEST_SIDE, LARGEST_SIDE))  # a JPEG file can be decoded at a half, a quarter or an eighth
-    if image.mode in ("1", "P"):  # of which no mean can be taken
-        image = image.convert("L" if image.mode == "1" else "RGBA" if image.has_transparency_data else "RGB")
-    image.thumbnail((LARGEST_SIDE, LARGEST_SIDE))
-    return image
-
-
 def _light_on_dark(image: Pillow.Image, invert: Invert) -> Pillow.Image:
-    """A grey image, 8 bits. Transparent parts become ground: light ground for dark things."""
+    """A grey image, 8 bits, of one that is upright. Transparent parts become ground: light ground for dark things."""
     from PIL import Image
 
     if image.has_transparency_data and not image.mode.startswith("I"):
-        coloured = upright(image).convert("RGBA")
+        coloured = image.convert("RGBA")
         alpha = np.asarray(coloured.getchannel("A"), dtype=np.float32)
         grey = np.asarray(coloured.convert("RGB").convert("L"), dtype=np.float32)
         drawn_dark = bool(alpha.sum() > 0 and (grey * alpha).sum() < 127.5 * alpha.sum())
         ground = (255, 255, 255, 255) if drawn_dark else (0, 0, 0, 255)
         image = Image.alpha_composite(Image.new("RGBA", coloured.size, ground), coloured)
-    pixels = np.asarray(_grey(image))
+    pixels = fit_image(image, (1, image.height, image.width))[0].numpy()
     if invert == "yes" or (invert == "auto" and ground_is_light(pixels)):
         pixels = 255 - pixels
     return Image.fromarray(pixels)
-
-
-def _grey(image: Pillow.Image) -> Pillow.Image:
-    """Upright, 8 bits, grey, at its own size."""
-    from PIL import Image
-
-    width, height = upright(image).size
-    return Image.fromarray(fit_image(image, (1, height, width))[0].numpy())
 
 
 __all__ = ["FORMATS", "MOST_PIXELS", "Invert", "UnreadableError", "placed_as_digit", "read_upload"]

@@ -8,7 +8,7 @@ from torch import Tensor
 from torchcaps.capsules import Capsules
 from torchcaps.layers.grid import GridCapsules, PoseShape
 from torchcaps.ops.windows import Windows
-from torchcaps.routing.base import RoutingLike
+from torchcaps.routing.base import RoutingLike, resolve_routing
 
 
 class ClassCapsules(GridCapsules):
@@ -22,8 +22,8 @@ class ClassCapsules(GridCapsules):
         classes: number of parents.
         in_pose: (rows, columns) of a matrix pose, or the size of a vector pose.
         out_pose: of the parents. Not given: like ``in_pose``.
-        routing: a name, ``{"name": …, **options}`` or a :class:`~torchcaps.routing.Routing`. For EM the authors use a
-            quarter of λ in this layer: ``{"name": "em", "inverse_temperature": "authors-class"}``, the default.
+        routing: a name, ``{"name": …, **options}`` or a :class:`~torchcaps.routing.Routing`. EM routing to which no λ is
+            given takes ``authors-class`` in this layer, a quarter of ``authors``, however it is named.
         coordinates: add them.
         normalize: use W / ‖W‖_F. None: if the routing asks for it.
 
@@ -43,9 +43,10 @@ class ClassCapsules(GridCapsules):
         coordinates: bool = True,
         normalize: bool | None = None,
     ) -> None:
-        if routing == "em":
-            routing = {"name": "em", "inverse_temperature": "authors-class"}
-        super().__init__(in_types, classes, in_pose, out_pose, routing, None, normalize, 1, None)
+        routing = resolve_routing(routing).for_classes()
+        super().__init__(
+            in_types, classes, in_pose=in_pose, out_pose=out_pose, routing=routing, normalize=normalize
+        )
         self.coordinates = coordinates
         size = self.out_pose if isinstance(self.out_pose, int) else min(self.out_pose[0], 2)
         if coordinates and size < 2:

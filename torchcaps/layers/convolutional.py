@@ -39,7 +39,10 @@ class _CapsuleConv(GridCapsules):
         self.stride = _per_dimension("stride", stride, self.dimensions, 1)
         self.padding = _per_dimension("padding", padding, self.dimensions, 0)
         places = math.prod(self.kernel_size)
-        super().__init__(in_types, out_types, in_pose, out_pose, routing, compete, normalize, places, places * in_types)
+        super().__init__(
+            in_types, out_types, in_pose=in_pose, out_pose=out_pose, routing=routing, compete=compete,
+            normalize=normalize, places=places, children=places * in_types,
+        )  # fmt: skip
 
     def windows(self, size: tuple[int, ...]) -> Windows:
         """The windows over a grid of that size."""

@@ -19,7 +19,19 @@ PoseShape = int | tuple[int, int]
 class GridCapsules(nn.Module):
     """Children on a grid vote for parents by windows; what all layers of this kind share.
 
-    Weights ``[W, T, J, d, C]``: a matrix per place in the window, type of child and type of parent.
+    Args:
+        in_types: T, types of children at every position.
+        out_types: J, types of parents.
+        in_pose: (rows, columns) of a matrix pose, or the size of a vector pose.
+        out_pose: of the parents; None: like ``in_pose``.
+        routing: a name, ``{"name": …, **options}`` or a :class:`~torchcaps.routing.Routing`.
+        compete: among which parents a child chooses; None: as the routing has it.
+        normalize: use W / ‖W‖_F; None: if the routing asks for it.
+        places: in a window that have weights of their own.
+        children: that a parent sees; None: any number, and then the weights are drawn as if it saw 16 positions.
+
+    Shapes:
+        weight ``[W, T, J, d, C]``: a matrix per place in the window, type of child and type of parent.
     """
 
     weight: nn.Parameter
@@ -28,13 +40,14 @@ class GridCapsules(nn.Module):
         self,
         in_types: int,
         out_types: int,
+        *,
         in_pose: PoseShape,
-        out_pose: PoseShape | None,
-        routing: RoutingLike,
-        compete: str | None,
-        normalize: bool | None,
-        places: int,
-        children: int | None,
+        out_pose: PoseShape | None = None,
+        routing: RoutingLike = "em",
+        compete: str | None = None,
+        normalize: bool | None = None,
+        places: int = 1,
+        children: int | None = None,
     ) -> None:
         super().__init__()
         require_count("in_types", in_types)
@@ -43,6 +56,7 @@ class GridCapsules(nn.Module):
         self.in_pose = in_pose
         self.out_pose = in_pose if out_pose is None else out_pose
         self.rows, inner, columns = _matrix_sizes(self.in_pose, self.out_pose)
+        self.window_children = children
         self.routing = resolve_routing(routing)
         self.routing.build(children, out_types, self.rows * columns)
         self.compete = self.routing.competition if compete is None else compete
@@ -52,12 +66,9 @@ class GridCapsules(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw new weights with the routing's :meth:`~torchcaps.routing.Routing.initial_std`.
-
-        In the class layer, whose children may be any number, they are drawn as if there were 16 positions.
-        """
-        places, types, parents, _, columns = self.weight.shape[-5:]
-        count = types * (16 if places == 1 else places)
+        """Draw new weights with the routing's :meth:`~torchcaps.routing.Routing.initial_std`."""
+        parents, _, columns = self.weight.shape[-3:]
+        count = 16 * self.in_types if self.window_children is None else self.window_children
         if self.rows == 1:
             std = self.routing.initial_std(count, parents, columns)
         else:

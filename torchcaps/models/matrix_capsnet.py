@@ -60,8 +60,6 @@ class MatrixCapsNet(nn.Module):
             )
             types = out
         last = _with_iterations(routing, iterations)
-        if last["name"] == "em":
-            last.setdefault("inverse_temperature", "authors-class")
         self.class_capsules = ClassCapsules(types, classes, in_pose=(pose, pose), routing=last)
 
     def primary_capsules(self, images: Tensor) -> Capsules:

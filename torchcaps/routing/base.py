@@ -59,6 +59,10 @@ class Routing(nn.Module):
     def make_parameters(self, children: int | None, parents: int, size: int) -> None:
         """Make what is learned or kept; nothing by default."""
 
+    def for_classes(self) -> Routing:
+        """This routing as the layer of classes uses it: the same, unless an algorithm has another rule there."""
+        return self
+
     def initial_std(self, children: int, parents: int, size: int) -> float:
         """Standard deviation with which a layer should draw its weights.
 

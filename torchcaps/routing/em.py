@@ -17,7 +17,7 @@ class EMRouting(Routing):
     Args:
         iterations: r.
         inverse_temperature: λ; ``authors``, ``authors-class``, ``counting``, a constant, one value per iteration,
-            or a function of the iteration.
+            or a function of the iteration. Not given: ``authors``, and ``authors-class`` in a layer of classes.
         variance_floor: least variance.
         mass: what an even share of the children counts as; None for raw sums.
         compete_within: None, or the number of neighbouring parents among which children compete.
@@ -31,12 +31,14 @@ class EMRouting(Routing):
         self,
         iterations: int = 3,
         *,
-        inverse_temperature: Schedule | str = "authors",
+        inverse_temperature: Schedule | str | None = None,
         variance_floor: float = 1e-4,
         mass: float | None = 100.0,
         compete_within: int | None = None,
     ) -> None:
         super().__init__()
+        self.given_temperature = inverse_temperature is not None
+        inverse_temperature = "authors" if inverse_temperature is None else inverse_temperature
         resolve_schedule("inverse_temperature", named_schedule(inverse_temperature), iterations)
         self.iterations, self.inverse_temperature = iterations, inverse_temperature
         self.variance_floor, self.mass, self.compete_within = variance_floor, mass, compete_within
@@ -52,6 +54,12 @@ class EMRouting(Routing):
         """Both start at zero."""
         nn.init.zeros_(self.beta_u)
         nn.init.zeros_(self.beta_a)
+
+    def for_classes(self) -> Routing:
+        """With a quarter of the authors' λ, unless a λ was given (their code, Hinton et al. 2018)."""
+        if not self.given_temperature:
+            self.inverse_temperature = "authors-class"
+        return self
 
     def initial_std(self, children: int, parents: int, size: int) -> float:
         """Two: votes of squashed poses then have σ near one, so that ln σ is near zero and no activation saturates."""

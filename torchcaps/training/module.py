@@ -12,7 +12,7 @@ from torchmetrics import MeanMetric
 
 from torchcaps.data.batches import EvaluationBatches, TrainingBatches
 from torchcaps.data.images import Batch, Source
-from torchcaps.data.randomness import sub_seed
+from torchcaps.data.randomness import Stream, sub_seed
 from torchcaps.losses import CapsuleLoss
 from torchcaps.training.metrics import correct
 from torchcaps.training.recipe import OptimizerOptions, Recipe
@@ -68,7 +68,9 @@ class CapsuleModule(pl.LightningModule):
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         """Dropout and the like follow from seed and step, so that a resumed run draws the same."""
-        torch.manual_seed(sub_seed(self.recipe.training.seed, 4, self.trainer.global_step, self.trainer.global_rank))
+        torch.manual_seed(
+            sub_seed(self.recipe.training.seed, Stream.DROPOUT, self.trainer.global_step, self.trainer.global_rank)
+        )
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """What the epoch has counted so far, over all processes: a resumed epoch reports all of itself."""

@@ -29,7 +29,7 @@ from torchcaps.data.text.vocabulary import Vocabulary
 from torchcaps.errors import FileError, TorchcapsError
 from torchcaps.io import require_inside, require_regular, write_atomically, write_bytes, write_text
 from torchcaps.machine import WeightLimit, free_memory
-from torchcaps.training.lock import held_by
+from torchcaps.training.lock import LOCK, held_by
 from torchcaps.training.recipe import Recipe
 from torchcaps.training.specs import ModelSpec, RunError, Spec, TextSpec, model_spec, spec_from_json
 
@@ -48,7 +48,7 @@ def new_run_folder(name: str, wanted: str | None = None) -> Path:
             folder.mkdir(parents=True, exist_ok=True)
             if (holder := held_by(folder)) is not None:
                 raise RunError(f"{folder} is in use: {holder} trains there. Choose another --output.")
-            if any(folder.iterdir()):
+            if any(not _left_by_the_dead(entry.name) for entry in folder.iterdir()):
                 raise RunError(
                     f"{folder} is not empty. Choose another --output, or continue it with --resume {folder}."
                 )
@@ -63,6 +63,11 @@ def new_run_folder(name: str, wanted: str | None = None) -> Path:
                 number += 1
     except OSError as error:
         raise RunError(f"the run folder {error.filename} cannot be made: {error.strerror}.") from error
+
+
+def _left_by_the_dead(name: str) -> bool:
+    """Whether a file is all that a training leaves which was killed before it had begun."""
+    return name == LOCK or name.startswith(f".{RECIPE}.")
 
 
 def remove_leftovers(folder: Path) -> None:
@@ -219,7 +224,9 @@ def load_model(path: str | os.PathLike[str]) -> tuple[nn.Module, Spec]:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
     model.load_state_dict(tensors)
     if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
-        raise RunError(f"some of the weights in {place} are not finite numbers: its training diverged. Train it again.")
+        raise RunError(
+            f"some of the weights in {place} are not a number, or infinite: its training diverged. Train it again."
+        )
     if isinstance(spec, TextSpec):
         spec = replace(spec, vocabulary=read_vocabulary(place.parent, spec))
     return model.eval(), spec

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torchcaps.capsules import Capsules
 from torchcaps.data.images import Batch, ImageSource
 from torchcaps.data.options import DataOptions
-from torchcaps.data.randomness import sub_seed
+from torchcaps.data.randomness import Stream, sub_seed
 from torchcaps.layers import ReconstructionDecoder
 from torchcaps.models.output import ModelOutput
 from torchcaps.training.evaluation import evaluation_images
@@ -136,7 +136,7 @@ def load_subject(
         raise RunError("there are no test images.")
     indices = torch.arange(len(source))
     if images < len(source):
-        generator = torch.Generator().manual_seed(sub_seed(seed, 11))
+        generator = torch.Generator().manual_seed(sub_seed(seed, Stream.EXPLAINED))
         indices = torch.randperm(len(source), generator=generator)[:images].sort().values
     batch = source.batch(indices, 0)  # made-up images are those of `torchcaps evaluate`, whatever the seed
     output = answers(model, batch.inputs)

@@ -14,7 +14,7 @@ from torchcaps.analysis.coloured import article, key
 from torchcaps.analysis.pages import Section, text
 from torchcaps.analysis.words import DecidingWords, deciding_words, top_ngrams
 from torchcaps.data.options import DataOptions
-from torchcaps.data.randomness import sub_seed
+from torchcaps.data.randomness import Stream, sub_seed
 from torchcaps.data.text.sources import Texts
 from torchcaps.models.text import TextCapsNet
 from torchcaps.training.evaluation import class_scores, evaluation_texts
@@ -66,7 +66,7 @@ def text_answers(
     source = evaluation_texts(overrides or recipe.data, recipe, "test", spec)
     if not len(source):
         raise RunError("there are no test texts.")
-    generator = torch.Generator().manual_seed(sub_seed(seed, 11))
+    generator = torch.Generator().manual_seed(sub_seed(seed, Stream.EXPLAINED))
     chosen = torch.randperm(len(source), generator=generator)[:count].sort().values
     scores = torch.empty(len(source), len(source.class_names))
     for part in source.evaluation_parts(chosen, 500):

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from torchcaps.data.images import Batch, DataError
 from torchcaps.data.options import DataOptions, TextOptions
-from torchcaps.data.randomness import sub_seed
+from torchcaps.data.randomness import Stream, sub_seed
 from torchcaps.data.splits import validation_cut
 from torchcaps.data.text.benchmarks import BENCHMARKS, text_set
 from torchcaps.data.text.own import SUFFIXES, text_file
@@ -129,5 +129,5 @@ def text_sources(data: DataOptions, text: TextOptions, seed: int) -> tuple[Texts
 def initial_vectors(text: TextOptions, vocabulary: Vocabulary, seed: int) -> tuple[Tensor, int | None]:
     """Vectors ``[V, D]`` to begin with, and how many words the file of vectors had; None without a file."""
     if text.vectors is None:
-        return random_vectors(vocabulary, text.vector_size, sub_seed(seed, 5)), None
-    return word_vectors(text.vectors, vocabulary, seed=sub_seed(seed, 5))
+        return random_vectors(vocabulary, text.vector_size, sub_seed(seed, Stream.WORD_VECTORS)), None
+    return word_vectors(text.vectors, vocabulary, seed=sub_seed(seed, Stream.WORD_VECTORS))
