@@ -140,8 +140,9 @@ class GradientsOfImage {
           if (!reached_.count()) continue;
           child_votes(child, q, t, count);
           const T a = call_.activation[child];
+          const bool nothing = a == 0 && inner_finite(count);  // zero times a finite number is zero
           call_.dactivation[child] = child_scores(a, count);
-          if (a != 0) types[count++] = t;
+          if (!nothing) types[count++] = t;
         }
         if (count) add(image, q, count, types);
       }
@@ -165,9 +166,24 @@ class GradientsOfImage {
     log_shares<T>(g_, links, call_.log_p != nullptr, x);
   }
 
-  // From ln R and the inner sums (in ds_) to ds and a R/m; returns the gradient of the activation.
+  bool inner_finite(int place) {
+    Vec<T> sum = Vec<T>{};
+    for (int64_t n = 0; n < reached_.count() * tiles_; ++n) sum += ds_.data()[place * most_ + n];
+    return std::isfinite(horizontal_sum<T>(sum));
+  }
+
+  // What to count an activation in: 1, or so near to one that is extreme that R/m per unit is within range.
+  static T unit_of(T a) {
+    const T most = sizeof(T) == 4 ? T(1e18) : T(1e150);
+    return a > most ? most : a < 1 / most && a != 0 ? 1 / most : T(1);
+  }
+
+  // From ln R and the inner sums (in ds_) to ds and a R/m; returns the gradient of the activation. Of an absent child ds and
+  // a R/m are zero, also where its score overflowed.
   T child_scores(T a, int place) {
     const T most = sizeof(T) == 4 ? T(80) : T(700);  // an absent child may have any share: keep ∞ out
+    const T unit = unit_of(a), log_unit = std::log(unit);
+    a /= unit;
     const int64_t links = reached_.count();
     Vec<T>*R = shares_.data() + place * most_, *ds = ds_.data() + place * most_, *relative = relative_.data() + place * most_;
     Vec<T> everywhere = Vec<T>{};
@@ -175,23 +191,23 @@ class GradientsOfImage {
       Vec<T> here = Vec<T>{};
       for (int64_t n = link * tiles_; n < (link + 1) * tiles_; ++n) {
         const int64_t at = reached_.parent[link] * tiles_ + n % tiles_;
-        Vec<T> x = R[n] - given_.log_mass.data()[at];
-        x = exponential(x < most ? x : splat<T>(most));
+        Vec<T> x = R[n] - given_.log_mass.data()[at] + log_unit;
+        x = exponential(x > most ? splat<T>(most) : x);  // NaN stays
         R[n] = exponential(R[n]);
-        ds[n] = R[n] * given_.amount.data()[at] + x * ds[n];
+        ds[n] = R[n] * given_.amount.data()[at] * unit + x * ds[n];
         here += ds[n];
-        relative[n] = x * a;
+        relative[n] = a == 0 ? Vec<T>{} : x * a;
       }
       everywhere += here;
       if (!g_.everywhere) through_softmax(R + link * tiles_, ds + link * tiles_, tiles_, a, horizontal_sum<T>(here));
     }
-    const T gradient = horizontal_sum<T>(everywhere);
-    if (g_.everywhere) through_softmax(R, ds, links * tiles_, a, gradient);
-    return gradient;
+    const T sum = horizontal_sum<T>(everywhere);
+    if (g_.everywhere) through_softmax(R, ds, links * tiles_, a, sum);
+    return sum / unit;
   }
 
   static void through_softmax(const Vec<T>* R, Vec<T>* ds, int64_t n, T a, T sum) {
-    for (int64_t k = 0; k < n; ++k) ds[k] = (ds[k] - R[k] * sum) * a;
+    for (int64_t k = 0; k < n; ++k) ds[k] = a == 0 ? Vec<T>{} : (ds[k] - R[k] * sum) * a;
   }
 
   void add(int64_t image, int64_t q, int count, const int64_t* types) {

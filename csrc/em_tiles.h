@@ -3,13 +3,16 @@
 #pragma once
 
 #include <cmath>
+#include <limits>
 
 #include "simd.h"
 
 namespace {
 
 constexpr int64_t AT_ONCE = 4;  // types at one position that are handled together, so that sums are loaded once for all of them
-constexpr double NEVER = 1e30;
+template <typename T>
+constexpr T INFINITE = std::numeric_limits<T>::infinity();
+constexpr double NEVER = 1e30;  // ln of the mass of a parent that nobody sends to
 
 // The sizes of a pose and a weight; those that are common are known when compiling, zero stands for any.
 template <int rows_, int inner_, int cols_>
@@ -65,7 +68,8 @@ inline void vote(const S& s, const T* __restrict M, const Vec<T>* __restrict W, 
     }
 }
 
-// ln a_j N(V; μ, σ²) without its constants: ln p − ½ Σ (V − μ)² / σ².
+// ln a_j N(V; μ, σ²) without its constants: ln p − ½ Σ (V − μ)² / σ². The precision comes before the square, which may overflow:
+// lanes past the last parent have precision 0.
 template <typename T, typename S>
 inline Vec<T> score(const S& s, const Vec<T>* __restrict V, Vec<T> log_p, const Vec<T>* __restrict mean,
                     const Vec<T>* __restrict precision) {
@@ -73,10 +77,10 @@ inline Vec<T> score(const S& s, const Vec<T>* __restrict V, Vec<T> log_p, const 
   int64_t h = 0;
   for (; h + 2 <= s.size(); h += 2) {
     Vec<T> z = V[h] - mean[h], y = V[h + 1] - mean[h + 1];
-    even += z * z * precision[h];
-    odd += y * y * precision[h + 1];
+    even += z * precision[h] * z;
+    odd += y * precision[h + 1] * y;
   }
-  if (h < s.size()) even += (V[h] - mean[h]) * (V[h] - mean[h]) * precision[h];
+  if (h < s.size()) even += (V[h] - mean[h]) * precision[h] * (V[h] - mean[h]);
   return log_p - (even + odd) * T(0.5);
 }
 
@@ -87,7 +91,7 @@ inline T largest_lane(const Vec<T>& v) {
   return found;
 }
 
-// x − ln Σ e^x over n vectors: logarithms of the shares of a child.
+// x − ln Σ e^x over n vectors: logarithms of the shares of a child. All are NaN if one of x is NaN or ∞, or all are −∞.
 template <typename T>
 void log_softmax(Vec<T>* x, int64_t n) {
   Vec<T> top = x[0], sum = Vec<T>{};
@@ -110,7 +114,7 @@ struct Parents {
     const int64_t tiles = tiles_of<T>(g);
     for (int64_t at = 0; at < g.P; ++at) {
       const int64_t from = (image * g.P + at) * g.J;
-      to_tiles<T>(g, p + from, 1, T(-NEVER), log_p.data() + at * tiles);
+      to_tiles<T>(g, p + from, 1, -INFINITE<T>, log_p.data() + at * tiles);
       to_tiles<T>(g, m + from * size, size, T(0), mean.data() + at * tiles * size);
       to_tiles<T>(g, v + from * size, size, T(0), precision.data() + at * tiles * size);
     }

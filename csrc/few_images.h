@@ -53,7 +53,7 @@ inline void vote_row(const S& size, const T* pose, const T* Wij, T* vote) {
   }
 }
 
-// Softmax of b [J], times scale; b has room for whole vectors.
+// Softmax of b [J], times scale; b has room for whole vectors. NaN and ∞ as in routing_passes.h.
 template <typename T>
 inline void softmax_row(T* b, int64_t J, bool leaky, T scale) {
   constexpr int w = Simd<T>::width;

@@ -38,17 +38,18 @@ struct LaneSteps {
     }
   }
 
-  // f g + (f'/n) ((s + bias)·g) (s + bias), times scale; zero where the length n is.
+  // f g + (f'/n) ((s + bias)·g) (s + bias), times scale; zero where the length n is. NONE has no second term, whatever s holds.
   void squash_gradient(const Vec<T>* s, const Vec<T>* grad, T scale, Vec<T>* out) const {
     for (int64_t from = 0; from < p.J * p.D; from += p.D) {
       Vec<T> f = lengths(s, from), radial = Vec<T>{};
       for (int64_t n = from; n < from + p.D; ++n) radial += shifted(s, n) * grad[n];
       for (int lane = 0; lane < Simd<T>::width; ++lane) {
         const T n = f[lane];
-        radial[lane] = n > 0 ? radial[lane] * squash_slope(n, kind()) / n * scale : T(0);
-        f[lane] = n > 0 ? squash_factor(n, kind()) * scale : T(0);
+        radial[lane] = n == 0 ? T(0) : radial[lane] * squash_slope(n, kind()) / n * scale;
+        f[lane] = n == 0 ? T(0) : squash_factor(n, kind()) * scale;
       }
-      for (int64_t n = from; n < from + p.D; ++n) out[n] = f * grad[n] + radial * shifted(s, n);
+      for (int64_t n = from; n < from + p.D; ++n)
+        out[n] = kind() == NONE ? f * grad[n] : f * grad[n] + radial * shifted(s, n);
     }
   }
 
@@ -71,7 +72,11 @@ struct LaneSteps {
 
   Vec<T> longest(const Vec<T>* s) const {
     Vec<T> top = Vec<T>{};
-    for (int64_t from = 0; from < p.J * p.D; from += p.D) top = larger<T>(top, lengths(s, from));
+    for (int64_t from = 0; from < p.J * p.D; from += p.D) {
+      const Vec<T> n = lengths(s, from);
+      for (int lane = 0; lane < Simd<T>::width; ++lane) top[lane] = longer<T>(top[lane], n[lane]);
+    }
+    for (int lane = 0; lane < Simd<T>::width; ++lane) top[lane] = finite_or_nan<T>(top[lane]);
     return top;
   }
 
@@ -82,7 +87,7 @@ struct LaneSteps {
     Vec<T> inner = none, count = none;
     for (int64_t n = 0; n < p.J * p.D; ++n) inner -= s[n] * grad[n];
     for (int64_t from = 0; from < p.J * p.D; from += p.D) count += lengths(s, from) == top ? splat<T>(1) : none;
-    const Vec<T> share = top > none ? inner * scale * scale / count / top : none;
+    const Vec<T> share = top == none ? none : inner * scale * scale / count / top;
     for (int64_t from = 0; from < p.J * p.D; from += p.D) {
       const Vec<T> along = lengths(s, from) == top ? share : none;
       for (int64_t n = from; n < from + p.D; ++n) out[n] = grad[n] * scale + along * s[n];

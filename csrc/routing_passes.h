@@ -80,7 +80,8 @@ inline __attribute__((always_inline)) void add_scaled(const S& size, const Vec<T
     for (int g = 0; g < G; ++g) sum[k * G + g] += scale[g] * vote[k * G + g];
 }
 
-// Softmax over the parents in place: b [J][G] → p. A leaky one has another logit 0, which is dropped.
+// Softmax over the parents in place: b [J][G] → p. A leaky one has another logit 0, which is dropped. As in torch all p of a child
+// are NaN if one logit is NaN or ∞, or if all are −∞: e^(b − top) is NaN then, whatever `top` made of a NaN.
 template <typename T, int G = GROUPS>
 inline void softmax(Vec<T>* b, int64_t J, bool leaky) {
   for (int g = 0; g < G; ++g) {

@@ -31,38 +31,49 @@ inline Vec<T> splat(T x) {
   return x - Vec<T>{};
 }
 
+// b where either is NaN: a largest number found with it need not be NaN where one of them is.
 template <typename T>
 inline Vec<T> larger(Vec<T> a, Vec<T> b) {
   return a > b ? a : b;
 }
 
-// e^x for x ≤ 0: 2^(n + r) with a whole n, a polynomial in r, and n added to the exponent bits. The coefficients for float are
-// those of the least relative error on |r| ≤ ½, 7.5e-8.
+// The lanes as unsigned integers, whose sums and shifts are defined whatever the bits are: those of a NaN too.
+template <typename T>
+struct Words {
+  typedef std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t> Word;
+  typedef Word type __attribute__((vector_size(VECTOR_BYTES), may_alias));
+};
+
+// p·2^n, for n kept in the lowest bits of `shifted`. A product, not a sum of bits, so that NaN stays NaN; 0 where x < least.
+template <typename T, int mantissa, int bias>
+inline Vec<T> scaled(Vec<T> p, Vec<T> shifted, Vec<T> x, T least) {
+  typedef typename Words<T>::type Bits;
+  Bits power = (reinterpret_cast<Bits&>(shifted) << mantissa) + (typename Words<T>::Word(bias) << mantissa);
+  return x < splat<T>(least) ? Vec<T>{} : p * reinterpret_cast<Vec<T>&>(power);
+}
+
+// e^x for x ≤ 0: 2^(n + r) with a whole n, a polynomial in r, and a power of two made of its bits. NaN for NaN, 0 for −∞ and
+// where the result would be below the least normal number. The coefficients for float are those of the least relative error on
+// |r| ≤ ½, 7.5e-8.
 inline Vec<float> exponential(Vec<float> x) {
-  typedef int32_t Bits __attribute__((vector_size(VECTOR_BYTES), may_alias));
   const float log2e = 1.44269504088896341f;
   const Vec<float> shift = splat<float>(12582912.0f);  // 1.5·2²³: adding it rounds to an integer, kept in the lowest bits
-  x = larger<float>(x, splat<float>(-87.0f));
   Vec<float> shifted = x * log2e + shift;
   Vec<float> r = x * log2e - (shifted - shift);
   Vec<float> p = splat<float>(0.0013276472f);
   for (float c : {0.00967554133f, 0.0555071327f, 0.240221197f, 0.693146967f, 1.00000007f}) p = p * r + c;
-  Bits bits = reinterpret_cast<Bits&>(p) + (reinterpret_cast<Bits&>(shifted) << 23);
-  return reinterpret_cast<Vec<float>&>(bits);
+  return scaled<float, 23, 127>(p, shifted, x, -87.33f);
 }
 
 inline Vec<double> exponential(Vec<double> x) {
-  typedef int64_t Bits __attribute__((vector_size(VECTOR_BYTES), may_alias));
-  x = larger<double>(x, splat<double>(-708.0));
   const Vec<double> shift = splat<double>(6755399441055744.0);  // 1.5·2⁵²
-  Vec<double> n = (x * 1.4426950408889634074 + shift) - shift;
+  Vec<double> shifted = x * 1.4426950408889634074 + shift, n = shifted - shift;
   Vec<double> r = (x - n * 6.93147180369123816490e-01) - n * 1.90821492927058770002e-10;
   Vec<double> p = splat<double>(1.0 / 6227020800.0);
   for (double c : {1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040, 1.0 / 720,
                    1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5, 1.0, 1.0})
     p = p * r + c;
-  Bits exponent = (__builtin_convertvector(n, Bits) + 1023) << 52;
-  return p * reinterpret_cast<Vec<double>&>(exponent);
+  return scaled<double, 52, 1023>(p, shifted, x, -708.39);
 }
 
 template <typename T>

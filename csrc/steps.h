@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "problem.h"
 
@@ -18,19 +19,26 @@ inline T length(const T* s, int64_t n) {
   return std::sqrt(sum);
 }
 
-// v = f(‖s‖)·s; the zero vector stays zero.
+// n, or NaN where it is not finite: see torchcaps/ops/finite.py.
 template <typename T>
-inline T squash_factor(T n, int kind) {
+inline T finite_or_nan(T n) {
+  return n < std::numeric_limits<T>::infinity() ? n : std::numeric_limits<T>::quiet_NaN();
+}
+
+// v = f(‖s‖)·s; the zero vector stays zero. Without a finite length there is no direction: NaN, but for NONE.
+template <typename T>
+inline T squash_factor(T length, int kind) {
+  const T n = finite_or_nan(length);
   switch (kind) {
     case SABOUR: return n / (1 + n * n);
     case HALF: return n / (T(0.5) + n * n);
-    case EXPONENTIAL: return n > 0 ? -std::expm1(-n) / n : T(0);
+    case EXPONENTIAL: return n == 0 ? T(0) : -std::expm1(-n) / n;
     case NONE: return T(1);
-    default: return n > 0 ? 1 / n : T(0);
+    default: return n == 0 ? T(0) : 1 / n;
   }
 }
 
-// Its derivative f'(n), for n > 0.
+// Its derivative f'(n), for n ≠ 0. Divided by b twice, since b² overflows long before b does.
 template <typename T>
 inline T squash_slope(T n, int kind) {
   const T a = kind == HALF ? T(0.5) : T(1), b = a + n * n;
@@ -38,8 +46,14 @@ inline T squash_slope(T n, int kind) {
     case EXPONENTIAL: return (std::exp(-n) + std::expm1(-n) / n) / n;
     case UNIT: return -1 / (n * n);
     case NONE: return T(0);
-    default: return (a - n * n) / (b * b);
+    default: return (a - n * n) / b / b;
   }
+}
+
+// The larger of two lengths; NaN if one of them is.
+template <typename T>
+inline T longer(T a, T b) {
+  return a >= b ? a : b >= a ? b : std::numeric_limits<T>::quiet_NaN();
 }
 
 // Dynamic routing without alphas, optimised routing with one per iteration; bias [J, D] or null.
@@ -75,7 +89,8 @@ struct Steps {
     for (int64_t b = 0; b < p.B; ++b, s += p.J * p.D, pose += p.J * p.D) {
       T longest = 0;
       if (alphas)
-        for (int64_t j = 0; j < p.J; ++j) longest = std::max(longest, length(s + j * p.D, p.D));
+        for (int64_t j = 0; j < p.J; ++j) longest = longer(longest, length(s + j * p.D, p.D));
+      longest = finite_or_nan(longest);
       for (int64_t j = 0; j < p.J; ++j) {
         if (!alphas) {
           squashed(s + j * p.D, j, false, room.data(), pose + j * p.D);

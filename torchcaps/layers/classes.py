@@ -22,8 +22,8 @@ class ClassCapsules(GridCapsules):
         classes: number of parents.
         in_pose: (rows, columns) of a matrix pose, or the size of a vector pose.
         out_pose: of the parents. Not given: like ``in_pose``.
-        routing: a name, ``{"name": …, **options}`` or a :class:`~torchcaps.routing.Routing`. EM routing to which no λ is
-            given takes ``authors-class`` in this layer, a quarter of ``authors``, however it is named.
+        routing: a name, ``{"name": …, **options}`` or a :class:`~torchcaps.routing.Routing`. EM routing without a λ of
+            its own takes ``authors-class`` in this layer, a quarter of ``authors``, however it is given.
         coordinates: add them.
         normalize: use W / ‖W‖_F. None: if the routing asks for it.
 

@@ -35,6 +35,11 @@ def drop_masked(votes: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | No
     return votes, mask[:, :, None].to(votes.dtype)
 
 
+def hide_masked(logits: Tensor, mask: Tensor | None) -> Tensor:
+    """The logits ``[B, I, J]``, zeros for masked children: their shares are weighed by 0, which would not hide NaN."""
+    return logits if mask is None else logits.masked_fill(~mask[:, :, None], 0)
+
+
 def child_activation(votes: Tensor, activation: Tensor, mask: Tensor | None) -> Tensor:
     """The children's activation ``[B, I]``, checked against the votes, zero where masked."""
     require_shape("activation", activation, tuple(votes.shape[:2]), meaning="[batch, children]")

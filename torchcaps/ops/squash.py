@@ -2,12 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from torchcaps.checks import require_choice, require_finite, require_float
+from torchcaps.ops.finite import finite_or_nan
 
-SQUASH_KINDS = ("sabour", "exponential", "half", "unit", "none")
+
+
+class _Kind(NamedTuple):
+    """v = f(n)·s for a vector s of length n > 0."""
+
+    factor: Callable[[Tensor], Tensor]
+    """f(n)."""
+    slope: Callable[[Tensor], Tensor] | None
+    """f'(n); None where f is constant."""
+
+
+def _rational(a: float) -> _Kind:
+    """n²/(a + n²) · s/n. The slope is divided by b twice, since b² overflows long before b does."""
+
+    def slope(n: Tensor) -> Tensor:
+        b = a + n * n
+        return (a - n * n) / b / b
+
+    return _Kind(lambda n: n / (a + n * n), slope)
+
+
+# The kernel has the same in csrc/dynamic/steps.h, by the same names.
+_KINDS = {
+    "sabour": _rational(1.0),
+    "exponential": _Kind(
+        lambda n: -torch.expm1(-n) / n,  # expm1: exact for short vectors
+        lambda n: (torch.exp(-n) + torch.expm1(-n) / n) / n,
+    ),
+    "half": _rational(0.5),
+    "unit": _Kind(lambda n: 1 / n, lambda n: -1 / n.square()),
+    "none": _Kind(torch.ones_like, None),
+}
+SQUASH_KINDS = tuple(_KINDS)
 
 
 def length(pose: Tensor, dim: int = -1, keepdim: bool = False) -> Tensor:
@@ -33,7 +69,8 @@ def squash(pose: Tensor, kind: str = "sabour", dim: int = -1) -> Tensor:
     The zero vector has no direction: there, value and gradient are 0 for every kind. (For ``exponential`` and
     ``none`` this is a convention: their gradient elsewhere near it is the identity. It keeps absent capsules silent.)
 
-    No epsilon is added anywhere, so no precision is lost for short vectors.
+    No epsilon is added anywhere, so no precision is lost for short vectors. A vector without a finite length has no
+    direction: all its numbers become NaN. Only ``none`` leaves each as it is (:mod:`torchcaps.ops.finite`).
 
     Args:
         pose: floating point tensor.
@@ -45,34 +82,45 @@ def squash(pose: Tensor, kind: str = "sabour", dim: int = -1) -> Tensor:
     """
     require_float("pose", pose)
     require_finite("pose", pose)
-    n = length(pose, dim, keepdim=True)
-    if kind == "sabour":
-        return pose * (n / (1 + n * n))
-    if kind == "half":
-        return pose * (n / (0.5 + n * n))
-    present = n > 0
-    divisor = torch.where(present, n, 1)  # never divide by zero, not even in the branch that is not taken
-    if kind == "exponential":
-        return pose * torch.where(present, -torch.expm1(-n) / divisor, 0)  # expm1: exact for short vectors
-    if kind == "unit":
-        return pose * torch.where(present, 1 / divisor, 0)
-    if kind == "none":
-        return torch.where(present, pose, 0)
     require_choice("squash kind", kind, SQUASH_KINDS)
-    raise AssertionError(f"squash kind {kind!r} is listed but not implemented")
+    n = length(pose, dim, keepdim=True)
+    absent = n == 0
+    if kind == "none":
+        return torch.where(absent, pose.detach(), pose)
+    return pose * torch.where(absent, 0, _KINDS[kind].factor(_divisor(n, absent)))
+
+
+def squash_gradient(s: Tensor, grad: Tensor, kind: str) -> Tensor:
+    """Gradient of v = f(n)·s, n = ‖s‖: f·g + (f'/n)(s·g)·s; zero at s = 0.
+
+    Written out for passes that run inside a custom op, where autograd does not record.
+    """
+    n = length(s, keepdim=True)
+    absent, (factor, slope) = n == 0, _KINDS[kind]
+    if slope is None:
+        return torch.where(absent, 0, grad)
+    n = _divisor(n, absent)
+    radial = (s * grad).sum(dim=-1, keepdim=True) * slope(n) / n
+    return torch.where(absent, 0, factor(n) * grad + radial * s)
+
+
+def _divisor(n: Tensor, absent: Tensor) -> Tensor:
+    """Lengths to divide by: never zero, not even in the branch that is not taken, and NaN where they are not finite."""
+    return torch.where(absent, 1, finite_or_nan(n))
 
 
 def squash_reference(pose: Tensor, kind: str = "sabour") -> Tensor:
     """One vector ``[D]`` at a time, as the formulas are written: the text that :func:`squash` is tested against."""
     if not bool(pose.any()):
         return pose * 0
-    n = (pose * pose).sum().sqrt()
+    if kind == "none":
+        return pose
+    n = finite_or_nan((pose * pose).sum().sqrt())
     direction = pose / n
     factors = {
         "sabour": n**2 / (1 + n**2),
         "exponential": 1 - torch.exp(-n),
         "half": n**2 / (0.5 + n**2),
         "unit": torch.ones_like(n),
-        "none": n,
     }
     return factors[kind] * direction

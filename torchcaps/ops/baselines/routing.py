@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.checks import require_finite, require_float, require_shape, require_votes
-from torchcaps.ops.coupling import agreement, drop_masked, weigh, weighted_sum
+from torchcaps.ops.coupling import agreement, drop_masked, hide_masked, weigh, weighted_sum
 from torchcaps.ops.result import Iterations, RoutingOutput, vector_output
 from torchcaps.ops.squash import length
 from torchcaps.ops.squash import squash as squash_vectors
@@ -48,7 +48,7 @@ def frozen_routing(
     )
     require_finite("coupling", coupling)
     votes, weight = drop_masked(votes, mask)
-    coupling = weigh(coupling.to(votes).expand(batch, children, parents), weight)
+    coupling = weigh(hide_masked(coupling.to(votes).expand(batch, children, parents), mask), weight)
     pose = squash_vectors(weighted_sum(coupling, votes), squash)
     steps = Iterations(trace)
     if trace:

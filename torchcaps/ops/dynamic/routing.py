@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from torchcaps.checks import require_choice, require_count, require_like, require_mask, require_shape, require_votes
-from torchcaps.ops.coupling import agreement, child_activation, drop_masked, entropy_term, weigh, weighted_sum
+from torchcaps.ops.coupling import (
+    agreement,
+    child_activation,
+    drop_masked,
+    entropy_term,
+    hide_masked,
+    weigh,
+    weighted_sum,
+)
 from torchcaps.ops.result import Iterations, RoutingOutput, vector_output
 from torchcaps.ops.squash import length
 from torchcaps.ops.squash import squash as squash_vectors
@@ -55,7 +65,8 @@ def dynamic_routing(
         mask: False marks children that are padding; they have no influence, their coupling is 0.
         parent_mask: False takes a parent out of the softmax; its coupling is 0. A random one in training
             (:func:`sample_parents`) is partial sampling normalisation.
-        logits: the initial b, a log prior of the coupling; zeros if None.
+        logits: the initial b, a log prior of the coupling; zeros if None. −∞ keeps a child from a parent, but not from
+            all (:mod:`torchcaps.ops.finite`).
         bias: added to s_j. The authors' code learns one (initially 0.1); without it the result for −û is the
             negative of that for û, so routing cannot tell x from −x (Peer et al. 2021).
         squash: a kind of :func:`~torchcaps.ops.squash`.
@@ -81,6 +92,9 @@ def dynamic_routing(
         require_shape("bias", bias, tuple(votes.shape[2:]), meaning="[parents, pose size]")
         require_like("bias", bias, votes)
     votes, weight = drop_masked(votes, mask)
+    b = hide_masked(b, mask)
+    if parents is not None:
+        votes = votes.masked_fill(~parents[..., None], 0)  # whatever they hold
     if amend:
         if activation is None:
             raise ValueError("amend=True scales each coupling by the child's activation: pass activation [B, I].")
@@ -93,7 +107,7 @@ def dynamic_routing(
         s = weighted_sum(coupling, votes)  # [B, J, D]
         pose = squash_vectors(s if bias is None else s + bias, squash)
         if t + 1 < iterations or trace:
-            agree = agreement(votes, pose)  # [B, I, J]
+            agree = hide_masked(agreement(votes, pose), mask)  # [B, I, J]
             if trace:
                 penalty = entropy_term(coupling) if update == "replace" else _divergence(share, old, mask)
                 objective = penalty - (coupling * agree).sum(dim=(1, 2))
@@ -160,10 +174,10 @@ def _parents(votes: Tensor, parent_mask: Tensor | None) -> Tensor | None:
 def _share(b: Tensor, parents: Tensor | None, leaky: bool) -> Tensor:
     """Each child's distribution over the parents, softmax of b [B, I, J] over the last dimension."""
     if parents is not None:
-        # The lowest finite number instead of −∞: a row with no parent at all gives 0, not NaN.
-        b = b.masked_fill(~parents, torch.finfo(b.dtype).min)
+        # Zero instead of −∞ where there is no parent at all: then a softmax of −∞ alone would bring NaN.
+        b = torch.where(parents, b, torch.where(parents.any(dim=-1, keepdim=True), -math.inf, 0.0).to(b.dtype))
     share = F.pad(b, (1, 0)).softmax(dim=-1)[..., 1:] if leaky else b.softmax(dim=-1)
-    return share if parents is None else share * parents
+    return share if parents is None else torch.where(parents, share, 0)
 
 
 def _divergence(share: Tensor, old: Tensor | None, mask: Tensor | None) -> Tensor | float:

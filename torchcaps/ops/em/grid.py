@@ -12,6 +12,7 @@ from torch import Tensor
 from torchcaps.checks import require_choice, require_finite, require_like, require_mask, require_shape
 from torchcaps.ops.em.moments import Children, Parents, log_shares
 from torchcaps.ops.em.op import em_moments
+from torchcaps.ops.finite import finite_or_nan
 from torchcaps.ops.result import Iterations, RoutingOutput
 from torchcaps.ops.schedules import Schedule, named_schedule, resolve_schedule
 from torchcaps.ops.windows import Windows, window_votes, windows_present
@@ -101,7 +102,7 @@ def routed_em(
         variance = variance.clamp_min(variance_floor)
         log_sigma = 0.5 * variance.log().sum(dim=-1)  # [B, P, J]
         cost = (beta_u * numbers + log_sigma) * amount * scale
-        log_a = F.logsigmoid(lam * (beta_a - cost))
+        log_a = F.logsigmoid(finite_or_nan(lam * (beta_a - cost)))
         if trace:
             steps.add(_coupling(setting, given), mean, log_a.exp(), cost.flatten(1).sum(dim=1))
         if t + 1 < iterations:

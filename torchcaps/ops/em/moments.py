@@ -16,6 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from torchcaps.ops.finite import finite_or_nan
 from torchcaps.ops.windows import Windows, window_votes
 
 CHUNK_BYTES = 64 << 20
@@ -69,6 +70,7 @@ class _Seen(NamedTuple):
     votes: Tensor
     log_share: Tensor
     activation: Tensor  # [B, P, W, T]
+    there: Tensor | None  # [B or 1, P, W], None if all are
 
 
 def _chunks(children: Children, windows: Windows) -> Iterator[slice]:
@@ -78,7 +80,7 @@ def _chunks(children: Children, windows: Windows) -> Iterator[slice]:
         parents * places * weight.shape[1] * weight.shape[2] * poses.shape[3] * weight.shape[4] * poses.element_size()
     )
     step = max(1, CHUNK_BYTES // max(1, each))
-    for start in range(0, len(poses), step):
+    for start in range(0, max(1, len(poses)), step):  # also of an empty batch, one that is empty
         yield slice(start, min(start + step, len(poses)))
 
 
@@ -87,23 +89,34 @@ def log_shares(
 ) -> Tensor:
     """Ln R ``[B, P, W, T, J]``: −∞ in the padding and for parents that are not ``present`` ``[B, P]``.
 
-    A child's shares sum to one over the types at one position, or over all parents that see it.
+    A child's shares sum to one over the types at one position, or over all parents that see it. They are NaN if one of
+    its scores is NaN or ∞, or if all of them overflow.
     """
-    table = windows.table(votes.device)
-    there = (table >= 0)[None]  # [1, P, W]
-    if present is not None:
-        there = there & present[:, :, None]
+    there = _there(windows, present, votes.device)
     if parents is None:
         score = votes.new_zeros(votes.shape[:-1])
     else:
         away = votes - parents.mean[:, :, None, None]
-        distance = (away.square() * parents.precision[:, :, None, None]).sum(dim=-1)
+        distance = (away * parents.precision[:, :, None, None] * away).sum(dim=-1)  # the square alone may overflow
         score = parents.log_p[:, :, None, None] - 0.5 * distance
-    score = score.masked_fill(~there[..., None, None], -math.inf)
+    score = _only_there(score, there, -math.inf)
     total = score.logsumexp(dim=-1)  # [B, P, W, T]
     if everywhere:
-        total = _over_positions(total, table, math.prod(windows.size))
-    return score - total.masked_fill(total == -math.inf, 0)[..., None]
+        total = _over_positions(total, windows.table(votes.device), math.prod(windows.size))
+    return _only_there(score - total[..., None], there, -math.inf)
+
+
+def _there(windows: Windows, present: Tensor | None, device: torch.device) -> Tensor | None:
+    """Which places hold a child that votes for a parent: bool ``[B or 1, P, W]``, None if all do."""
+    if present is None and not any(windows.padding):
+        return None
+    there = (windows.table(device) >= 0)[None]
+    return there if present is None else there & present[:, :, None]
+
+
+def _only_there(values: Tensor, there: Tensor | None, other: float = 0.0) -> Tensor:
+    """Values ``[B, P, W, ...]``, with ``other`` at places that are not there: weighed by zero, NaN would still show."""
+    return values if there is None else values.masked_fill(~there.view(*there.shape, *[1] * (values.dim() - 3)), other)
 
 
 def _over_positions(total: Tensor, table: Tensor, children: int) -> Tensor:
@@ -124,7 +137,8 @@ def _seen(
     votes = window_votes(children.poses, children.weight, windows, children.shift).flatten(-2)
     log_share = log_shares(votes, parents, windows, present, everywhere)
     table = windows.table(votes.device).clamp_min(0)
-    return _Seen(votes, log_share, children.activation[:, table])
+    there = _there(windows, present, votes.device)
+    return _Seen(_only_there(votes, there), log_share, _only_there(children.activation[:, table], there), there)
 
 
 def moments(
@@ -147,15 +161,18 @@ def moments(
 
 
 def _moments(seen: _Seen) -> Moments:
-    log_weight = seen.log_share + seen.activation.log()[..., None]  # [B, P, W, T, J]
+    a = seen.activation[..., None]
+    # The share of an absent child counts as nothing, also where its score overflowed.
+    log_weight = (seen.log_share + a.log()).masked_fill(a == 0, -math.inf)  # [B, P, W, T, J]
     top = log_weight.amax(dim=(2, 3))  # a factor per parent cancels in mean and variance
-    anyone = top > -math.inf
+    anyone = top != -math.inf
     top = top.masked_fill(~anyone, 0)
     weight = (log_weight - top[:, :, None, None]).exp()
     total = weight.sum(dim=(2, 3))
     share = weight / total.masked_fill(~anyone, 1)[:, :, None, None]
-    mean = torch.einsum("bpwtj,bpwtjh->bpjh", share, seen.votes)
-    variance = torch.einsum("bpwtj,bpwtjh->bpjh", share, (seen.votes - mean[:, :, None, None]).square())
+    mean = finite_or_nan(torch.einsum("bpwtj,bpwtjh->bpjh", share, seen.votes))
+    away = seen.votes - mean[:, :, None, None]
+    variance = (share[..., None] * away * away).sum(dim=(2, 3))  # the square alone may overflow
     log_mass = torch.where(anyone, top + total.log(), 1e30)  # no child: no shares of anything
     return Moments(torch.where(anyone, log_mass.exp(), 0), mean, variance, log_mass)
 
@@ -190,7 +207,7 @@ def moment_gradients(
         seen = _seen(some, of, windows, here, everywhere)
         result = Moments(*(part[chunk] for part in found))
         dvotes, dactivation, score = _vote_gradients(seen, of, windows, everywhere, result, [g[chunk] for g in grads])
-        dposes, dweight = _through_votes(dvotes, some, windows)
+        dposes, dweight = _through_votes(_only_there(dvotes, seen.there), some, windows, seen.there)
         weight += dweight
         parts.append((dposes, _to_children(dactivation, windows), *score))
     poses, activation, *rest = (torch.cat(part) for part in zip(*parts, strict=True))
@@ -209,25 +226,37 @@ def _vote_gradients(
     """Of votes ``[B, P, W, T, J, H]``, activations ``[B, P, W, T]``, and log_p, mean, precision of the old parents."""
     by_amount, by_mean, by_variance = (grad[:, :, None, None] for grad in grads)
     a = seen.activation[..., None]
+    absent = a == 0  # has no weight, also where its score overflowed
+    unit = _unit(a)  # gradients are per unit of activation
+    a = a / unit
     share = seen.log_share.exp()
     most = 0.9 * math.log(torch.finfo(share.dtype).max)  # an absent child may have any share: keep ∞ out
-    relative = (seen.log_share - found.log_mass[:, :, None, None]).clamp_max(most).exp()
+    relative = (seen.log_share - found.log_mass[:, :, None, None] + unit.log()).clamp_max(most).exp()
     away = seen.votes - found.mean[:, :, None, None]
-    inner = (by_mean * away + by_variance * (away.square() - found.variance[:, :, None, None])).sum(dim=-1)
-    gain = share * by_amount + relative * inner  # [B, P, W, T, J]
-    dvotes = (a * relative)[..., None] * (by_mean + 2 * by_variance * away)
-    dactivation = gain.sum(dim=-1)
+    inner = (away * (by_mean + by_variance * away)).sum(dim=-1)
+    inner = inner - (by_variance * found.variance[:, :, None, None]).sum(dim=-1)
+    gain = _only_there(share * by_amount * unit + relative * inner, seen.there)  # [B, P, W, T, J]
+    dvotes = (a * relative).masked_fill(absent, 0)[..., None] * (by_mean + 2 * by_variance * away)
+    total = gain.sum(dim=-1)
+    dactivation = total / unit[..., 0]
     if parents is None:
         return dvotes, dactivation, ()
-    total = dactivation
     if everywhere:
         total = _to_children(total, windows)[:, windows.table(total.device).clamp_min(0)]
-    ds = a * (gain - share * total[..., None])
+    ds = (a * (gain - share * total[..., None])).masked_fill(absent, 0)
     away = seen.votes - parents.mean[:, :, None, None]
-    dvotes -= ds[..., None] * away * parents.precision[:, :, None, None]
-    dmean = torch.einsum("bpwtj,bpwtjh->bpjh", ds, away) * parents.precision
-    dprecision = -0.5 * torch.einsum("bpwtj,bpwtjh->bpjh", ds, away.square())
+    dscore = ds[..., None] * away
+    dvotes -= dscore * parents.precision[:, :, None, None]
+    dmean = dscore.sum(dim=(2, 3)) * parents.precision
+    dprecision = -0.5 * (dscore * away).sum(dim=(2, 3))
     return dvotes, dactivation, (ds.sum(dim=(2, 3)), dmean, dprecision)
+
+
+def _unit(a: Tensor) -> Tensor:
+    """What to count an activation in: 1, or so near to one that is extreme that R/m per unit is within range."""
+    most = torch.finfo(a.dtype).max ** 0.47
+    unit = torch.ones_like(a).masked_fill(a > most, most)
+    return unit.masked_fill((a < 1 / most) & (a != 0), 1 / most)
 
 
 def _to_children(values: Tensor, windows: Windows) -> Tensor:
@@ -237,12 +266,12 @@ def _to_children(values: Tensor, windows: Windows) -> Tensor:
     return out.index_add(1, windows.table(values.device).clamp_min(0).flatten(), values.flatten(1, 2))
 
 
-def _through_votes(dvotes: Tensor, children: Children, windows: Windows) -> tuple[Tensor, Tensor]:
+def _through_votes(dvotes: Tensor, children: Children, windows: Windows, there: Tensor | None) -> tuple[Tensor, Tensor]:
     """Gradients of poses and weight from those of the votes."""
     poses, weight = children.poses, children.weight
     table = windows.table(poses.device).clamp_min(0)
     dvotes = torch.unflatten(dvotes, -1, (poses.shape[3], weight.shape[4]))
     full = weight.expand(table.shape[1], *weight.shape[1:])
     dposes = torch.einsum("bpwtjrc,wtjdc->bpwtrd", dvotes, full)
-    dweight = torch.einsum("bpwtrd,bpwtjrc->wtjdc", poses[:, table], dvotes)
-    return _to_children(dposes, windows), dweight.sum_to_size(weight.shape)
+    dweight = torch.einsum("bpwtrd,bpwtjrc->wtjdc", _only_there(poses[:, table], there), dvotes)
+    return _to_children(_only_there(dposes, there), windows), dweight.sum_to_size(weight.shape)

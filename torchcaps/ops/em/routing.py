@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torchcaps.checks import require_count, require_like, require_shape, require_votes
-from torchcaps.ops.coupling import child_activation, drop_masked, weigh, weighted_sum
+from torchcaps.ops.coupling import child_activation, drop_masked, hide_masked, weigh, weighted_sum
+from torchcaps.ops.finite import finite_or_nan
 from torchcaps.ops.result import Iterations, RoutingOutput
 from torchcaps.ops.schedules import Schedule, named_schedule, resolve_schedule
 
@@ -94,11 +95,11 @@ def em_routing(
         mean, variance, amount = _m_step(log_r, activation, votes)  # [B, J, D], [B, J, D], [B, J]
         variance = variance.clamp_min(variance_floor)
         cost = (beta_u * votes.shape[3] + 0.5 * variance.log().sum(dim=-1)) * amount * scale  # [B, J]
-        log_a = F.logsigmoid(lam * (beta_a - cost))
+        log_a = F.logsigmoid(finite_or_nan(lam * (beta_a - cost)))
         if trace:
             steps.add(weigh(log_r.exp(), weight), mean, log_a.exp(), cost.sum(dim=1))
         if t + 1 < iterations:
-            log_r = _e_step(votes, mean, variance, log_a, compete_within)
+            log_r = hide_masked(_e_step(votes, mean, variance, log_a, compete_within), mask)
     return RoutingOutput(mean, log_a.exp(), weigh(log_r.exp(), weight), steps.stack())
 
 
@@ -107,7 +108,7 @@ def _m_step(log_r: Tensor, activation: Tensor, votes: Tensor) -> tuple[Tensor, T
     a = activation[:, :, None]  # [B, I, 1]
     amount = (log_r.exp() * a).sum(dim=1)  # [B, J]
     share = _shares_of_children(log_r, a)
-    mean = weighted_sum(share, votes)  # [B, J, D]
+    mean = finite_or_nan(weighted_sum(share, votes))  # [B, J, D]
     variance = weighted_sum(share, (votes - mean[:, None]).square())  # [B, J, D]
     return mean, variance, amount
 
@@ -120,11 +121,12 @@ def _shares_of_children(log_r: Tensor, a: Tensor) -> Tensor:
     if log_r.shape[1] == 0:
         return log_r
     largest = (log_r + a.log()).detach().amax(dim=1, keepdim=True)  # −∞ if all are absent
-    largest = torch.where(largest.isfinite(), largest, 0)
+    largest = torch.where(largest == -math.inf, 0, largest)
     limit = 0.9 * math.log(torch.finfo(log_r.dtype).max)  # an absent child may have any R: keep 0·∞ out
     product = (log_r - largest).clamp_max(limit).exp() * a
     total = product.sum(dim=1, keepdim=True)
-    return product / torch.where(total > 0, total, 1)
+    nobody = total == 0
+    return torch.where(nobody, 0, product / torch.where(nobody, 1, total))
 
 
 def _e_step(votes: Tensor, mean: Tensor, variance: Tensor, log_a: Tensor, compete_within: int | None) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.checks import require_choice, require_votes
-from torchcaps.ops.coupling import agreement, drop_masked, weigh, weighted_sum
+from torchcaps.ops.coupling import agreement, drop_masked, hide_masked, weigh, weighted_sum
 from torchcaps.ops.result import Iterations, RoutingOutput, vector_output
 from torchcaps.ops.schedules import Schedule, resolve_schedule
 from torchcaps.ops.squash import length
@@ -66,7 +66,7 @@ def kmeans_routing(
         shares = coupling if distance == "inner" else _normalised(b.log_softmax(dim=-1), mask)
         total = weighted_sum(shares, votes)  # [B, J, D]
         if t + 1 < iterations or trace:
-            b = -k * _distance(votes, total, distance)
+            b = hide_masked(-k * _distance(votes, total, distance), mask)
             if trace:
                 each = -b.logsumexp(dim=-1) / k  # [B, I]
                 pose = squash_vectors(total, squash)

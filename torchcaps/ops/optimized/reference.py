@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from torchcaps.ops.finite import finite_or_nan
 from torchcaps.ops.squash import squash_reference
 
 
@@ -30,7 +31,7 @@ def optimized_routing_reference(
             s = [squash_reference(total[j], "unit") for j in range(parents)]
             b = {i: torch.stack([u[i, j] @ s[j] / alpha for j in range(parents)]) for i in present}
         norms = [total[j].norm() for j in range(parents)]
-        longest = torch.stack(norms).max()
+        longest = finite_or_nan(torch.stack(norms).max())
         poses.append(torch.stack([s[j] * norms[j] / (1 + longest) for j in range(parents)]))
         couplings.append(torch.stack([c.get(i, u.new_zeros(parents)) for i in range(children)]))
     return torch.stack(poses), torch.stack(couplings)

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from torchcaps.checks import require_votes
-from torchcaps.ops.coupling import agreement, drop_masked, entropy_term, weigh, weighted_sum
+from torchcaps.ops.coupling import agreement, drop_masked, entropy_term, hide_masked, weigh, weighted_sum
+from torchcaps.ops.finite import finite_or_nan
 from torchcaps.ops.result import Iterations, RoutingOutput, vector_output
 from torchcaps.ops.schedules import Schedule, resolve_schedule
 from torchcaps.ops.squash import length, squash
@@ -58,7 +59,7 @@ def optimized_routing(
         total = weighted_sum(coupling, votes)  # ŝ, [B, J, D]
         if t + 1 < iterations or trace:
             agree = agreement(votes, squash(total, "unit"))  # [B, I, J]
-            b = agree / alpha_t
+            b = hide_masked(agree / alpha_t, mask)
             if trace:
                 objective = -(coupling * agree).sum(dim=(1, 2)) + alpha_t * entropy_term(coupling)
                 pose = _scaled(total)
@@ -68,5 +69,5 @@ def optimized_routing(
 
 def _scaled(total: Tensor) -> Tensor:
     """v_j = ŝ_j / (1 + max_k ‖ŝ_k‖), the same as s_j ‖ŝ_j‖ / (1 + max_k ‖ŝ_k‖)."""
-    longest = torch.amax(length(total), dim=-1)  # [B]
+    longest = finite_or_nan(torch.amax(length(total), dim=-1))  # [B]
     return total / (1 + longest[:, None, None])

@@ -119,6 +119,7 @@ def routed_linear(
     table = None
     if coupling:
         table = _coupling(poses, weight, child_weight, sums, Steps(bias, squash, replace, alphas), leaky)
+        table = table if mask is None else table.masked_fill(~mask[..., None], 0)  # not 0·NaN
     if given != compute:
         pose = pose.to(given)
     return RoutedOutput(pose, torch.linalg.vector_norm(pose, dim=-1), table)
