@@ -34,12 +34,12 @@ class BuildKernels(build_ext):
     def _build(self, ext, openmp):
         macros = [("TORCHCAPS_X86", "1")] if len(VARIANTS) > 1 else []
         objects = []
-        for source, flags in {"csrc/dispatch.cpp": [], **VARIANTS}.items():
+        for source, flags in {"csrc/entries.cpp": [], **VARIANTS}.items():
             objects += self.compiler.compile(
                 [source], output_dir=self.build_temp, macros=macros, extra_postargs=[*FLAGS, *openmp, *flags]
             )
-        # On Linux the OpenMP runtime is not linked in: torchcaps/ops/routed/native.py makes it use torch's own, because
-        # two runtimes with a pool of threads each would keep each other from the processor.
+        # On Linux the OpenMP runtime is not linked in: torchcaps/ops/backends/library.py makes it use torch's own. Two
+        # runtimes with a pool of threads each would keep each other from the processor.
         link = [] if sys.platform == "linux" else openmp
         self.compiler.link_shared_object(
             objects, self.get_ext_fullpath(ext.name), extra_postargs=link, target_lang="c++"
@@ -55,8 +55,8 @@ class BuildKernels(build_ext):
         return built.exists() or Path(self.get_ext_fullpath(ext.name)).exists()
 
 
-depends = [*map(str, Path("csrc").glob("*.h")), *VARIANTS]
+depends = [*map(str, Path("csrc").rglob("*.h")), *VARIANTS]
 setup(
-    ext_modules=[Extension("torchcaps._native", ["csrc/dispatch.cpp"], depends=depends)],
+    ext_modules=[Extension("torchcaps._native", ["csrc/entries.cpp"], depends=depends)],
     cmdclass={"build_ext": BuildKernels},
 )

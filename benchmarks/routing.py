@@ -21,7 +21,7 @@ from torch import Tensor
 from benchmarks.memory import peak_extra_memory
 from torchcaps import __version__
 from torchcaps.ops import dynamic_routing, routed_linear, routed_path, squash
-from torchcaps.ops.routed import native
+from torchcaps.ops.backends import use_backend
 
 SIZES = {"B": 128, "I": 1152, "J": 10, "d": 8, "D": 16}
 RESULTS = Path(__file__).parent.parent / "results" / "routing.csv"
@@ -74,11 +74,8 @@ def fused(poses: Tensor, weight: Tensor) -> Tensor:
 
 def fallback(poses: Tensor, weight: Tensor) -> Tensor:
     """The library without its kernel."""
-    served, native.serves = native.serves, lambda *_: False
-    try:
+    with use_backend("torch"):
         return routed_linear(poses, weight).pose
-    finally:
-        native.serves = served
 
 
 def forward(function: Callable[[Tensor, Tensor], Tensor], poses: Tensor, weight: Tensor) -> None:
@@ -90,14 +87,9 @@ def forward(function: Callable[[Tensor, Tensor], Tensor], poses: Tensor, weight:
 def forward_backward(function: Callable[[Tensor, Tensor], Tensor], poses: Tensor, weight: Tensor) -> list[Tensor]:
     """One training step's worth: pose, and the gradients of its squares."""
     leaves = [tensor.detach().requires_grad_() for tensor in (poses, weight)]
-    served = native.serves
-    if function is fallback:  # also for the backward pass
-        native.serves = lambda *_: False
-    try:
+    with use_backend("torch" if function is fallback else None):  # also for the backward pass
         pose = function(*leaves)
         return [pose.detach(), *torch.autograd.grad(pose.square().sum(), leaves)]
-    finally:
-        native.serves = served
 
 
 def least_times(functions: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:

@@ -46,6 +46,16 @@ def bars(name: str) -> str:
     return "\n".join(lines)
 
 
+def soak() -> str:
+    """Long runs: how many cases, how many failed."""
+    lines = ["| what | cases | failed | | command |", "| --- | --- | --- | --- | --- |"]
+    for row in rows("soak.csv"):
+        lines.append(
+            f"| {row['what']} | {int(row['cases']):,} | {row['failures']} | {row['detail']} | `{row['command']}` |"
+        )
+    return "\n".join(lines)
+
+
 def busy() -> str:
     """What another program costs a training."""
     lines = ["| | |", "| --- | --- |"]
@@ -199,6 +209,7 @@ def main() -> None:
     put("docs/explorer.md", "iterations", iterations())
     put("docs/explorer.md", "explorer", bars("explorer.csv"))
     put("docs/training.md", "busy", busy())
+    put("docs/reliability.md", "soak", soak())
     put("docs/text.md", "text-time", text_time())
     put("docs/text.md", "text", text_comparison())
     put("docs/text.md", "text-reuters", text_reuters())

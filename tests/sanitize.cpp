@@ -6,10 +6,10 @@
 #ifndef VECTOR_BYTES
 #define VECTOR_BYTES 16
 #endif
-#define VARIANT(name) torchcaps_##name##_portable  // whatever the flags: it is the only one that dispatch.cpp knows here
+#define VARIANT(name) torchcaps_##name##_portable  // whatever the flags: it is the only one that entries.cpp knows here
 #include "variant.h"
 
-#include "dispatch.cpp"
+#include "entries.cpp"
 
 #include <csignal>
 #include <cstdio>
@@ -118,7 +118,15 @@ struct Options {
   int64_t iterations;
 };
 
-// Dynamic and optimised routing: every entry point on one problem.
+constexpr int KINDS = NONE - SABOUR;  // of squash, less one
+
+Problem problem(int64_t B, int64_t I, int64_t J, int64_t d, int64_t D, bool shared, bool leaky, int threads) {
+  Problem p{};
+  p.B = B, p.I = I, p.J = J, p.d = d, p.D = D, p.shared = shared, p.leaky = leaky, p.threads = threads;
+  return p;
+}
+
+// Dynamic and optimised routing: every function on one problem.
 template <typename T>
 void route_case(Problem p, Options o, Mood mood, Dice& dice) {
   using K = Kernel<T>;
@@ -132,28 +140,35 @@ void route_case(Problem p, Options o, Mood mood, Dice& dice) {
     const int64_t at = dice.up_to(static_cast<int64_t>(u.size()) - 1);
     u[at] = dice.not_finite<T>(), bad = at / (p.I * p.d);
   }
-  const T *w = o.weighted ? child.data() : nullptr, *bias = o.biased ? offset.data() : nullptr;
-  const T* alphas = o.optimised ? entropy.data() : nullptr;
   std::vector<T> pose(all), sums(r * all), s(all), c(p.B * p.I * p.J), du(u.size()), dW(W.size()), dw(child.size()), dbias(JD);
-  const Plan plan{r, o.squash, o.replace};
-  K::route(&p, &plan, u.data(), W.data(), w, bias, alphas, pose.data(), sums.data());
+  p.kind = o.optimised ? OPTIMIZED : DYNAMIC, p.iterations = r, p.squash = SABOUR + o.squash;
+  p.update = o.replace ? REPLACE : ACCUMULATE, p.gradient = o.last ? LAST : ALL, p.first_even = o.replace;
+  DynamicCall<T> call{};
+  call.p = p, call.poses = u.data(), call.weight = W.data(), call.child_weight = o.weighted ? child.data() : nullptr;
+  call.bias = o.biased ? offset.data() : nullptr, call.alphas = o.optimised ? entropy.data() : nullptr;
+  call.pose = pose.data(), call.sums = sums.data();
+  K::route(&call);
   if (mood != WILD) require_finite(pose, "pose", bad, JD);
   if (bad >= 0) require_visible(pose, "pose", bad, JD);
-  if (K::small(&p)) {
-    const T* gradient = G.data();
-    K::small_gradients(&p, &plan, o.last, u.data(), W.data(), w, bias, alphas, sums.data(), gradient, du.data(), dW.data(),
-                       w ? dw.data() : nullptr, bias ? dbias.data() : nullptr);
+  call.grad = G.data(), call.dposes = du.data(), call.dweight = dW.data();
+  if (K::small(&call)) {
+    call.dchild = o.weighted ? dw.data() : nullptr, call.dbias = o.biased ? dbias.data() : nullptr;
+    K::small_gradients(&call);
     if (mood != WILD) require_finite(du, "du", bad, p.I * p.d), require_finite(dw, "dw", bad, p.I);
     if (mood == ORDINARY) require_finite(dW, "dW"), require_finite(dbias, "dbias");
   }
-  K::sum(&p, u.data(), W.data(), nullptr, w, s.data(), nullptr);
-  K::sum(&p, u.data(), W.data(), nullptr, w, s.data(), c.data());
+  call.sums = s.data();
+  K::sum(&call);
+  call.coupling = c.data();
+  K::sum(&call);
   if (mood != WILD) require_finite(s, "s", bad, JD), require_finite(c, "even coupling");
-  K::sum(&p, u.data(), W.data(), V.data(), w, s.data(), c.data());
+  call.agree = V.data();
+  K::sum(&call);
   if (mood != WILD) require_finite(s, "s", bad, JD), require_finite(c, "coupling", bad, p.I * p.J);
-  K::agreement(&p, u.data(), W.data(), V.data(), G.data(), w, s.data());
+  K::agreement(&call);
   if (mood != WILD) require_finite(s, "dV", bad, JD);
-  K::parameters(&p, r, o.replace, !o.last, u.data(), W.data(), V.data(), G.data(), w, du.data(), dW.data(), dw.data());
+  call.dchild = dw.data();
+  K::parameters(&call);
   if (mood != WILD) require_finite(du, "du", bad, p.I * p.d);
   if (mood == ORDINARY) require_finite(dW, "dW");
 }
@@ -201,22 +216,21 @@ void em_case(Grid g, const Row& row, bool scored, bool masked, bool moved, Mood 
       seen = seen || !masked || present[bad * g.P + row.parent[link]];
   }
   std::vector<T> amount(sums), mu(sums * H), variance(sums * H), log_mass(sums);
-  const T *lp = scored ? log_p.data() : nullptr, *m = scored ? mean.data() : nullptr, *v = scored ? precision.data() : nullptr;
-  const T* offset = moved ? shift.data() : nullptr;
-  const uint8_t* there = masked ? present.data() : nullptr;
-  const MomentsCall<T> call{poses.data(), W.data(),    a.data(),  offset,          lp,             m, v, there,
-                            amount.data(), mu.data(), variance.data(), log_mass.data()};
-  Kernel<T>::em_moments(&g, &call);
+  EmCall<T> call{};
+  call.g = g, call.poses = poses.data(), call.weight = W.data(), call.activation = a.data();
+  call.shift = moved ? shift.data() : nullptr, call.present = masked ? present.data() : nullptr;
+  if (scored) call.log_p = log_p.data(), call.mean = mean.data(), call.precision = precision.data();
+  call.amount = amount.data(), call.new_mean = mu.data(), call.variance = variance.data(), call.log_mass = log_mass.data();
+  Kernel<T>::em_moments(&call);
   if (mood != WILD) require_finite(mu, "mean", bad, g.P * g.J * H), require_finite(variance, "variance", bad, g.P * g.J * H);
   if (mood != WILD) require_finite(amount, "amount", bad, g.P * g.J);
   if (seen) require_visible(mu, "mean", bad, g.P * g.J * H);
   auto by_amount = dice.numbers<T>(sums, mood), by_mean = dice.numbers<T>(sums * H, mood), by_variance = by_mean;
   std::vector<T> dposes(poses.size()), dW(W.size()), da(a.size()), dlog_p(sums), dmean(sums * H), dprecision(sums * H);
-  const GradientsCall<T> back{poses.data(), W.data(),         a.data(),         offset,           lp,         m,
-                              v,            there,            mu.data(),        variance.data(),  log_mass.data(),
-                              by_amount.data(), by_mean.data(), by_variance.data(), dposes.data(), dW.data(), da.data(),
-                              dlog_p.data(), dmean.data(),    dprecision.data()};
-  Kernel<T>::em_gradients(&g, &back);
+  call.grad_amount = by_amount.data(), call.grad_mean = by_mean.data(), call.grad_variance = by_variance.data();
+  call.dposes = dposes.data(), call.dweight = dW.data(), call.dactivation = da.data();
+  call.dlog_p = dlog_p.data(), call.dmean = dmean.data(), call.dprecision = dprecision.data();
+  Kernel<T>::em_gradients(&call);
   if (mood != WILD) require_finite(dposes, "dposes", bad, g.Q * g.T * pose), require_finite(da, "da", bad, g.Q * g.T);
   if (mood == ORDINARY) require_finite(dW, "dW"), require_finite(dmean, "dmean"), require_finite(dprecision, "dprecision");
 }
@@ -249,10 +263,10 @@ int64_t sizes_in_turn() {
         for (int threads : {1, 3})
           for (int64_t size : {1, 5, 9, 8}) {
             const int64_t J = size == 8 ? 10 : 3, D = size == 8 ? 16 : 9;
-            const Problem p{B, I, J, size, D, shared, I % 4 == 3, threads};
-            for (int kind = (I + size + threads / 2) % 2; kind <= NONE + 1; kind += 2, ++cases) {  // the last: optimised routing
-              const bool optimised = kind > NONE;
-              const Options o{optimised ? UNIT : kind, kind % 3 == 1, kind % 3 == 2, shared, threads > 1, optimised, kind % 4 + 1};
+            const Problem p = problem(B, I, J, size, D, shared, I % 4 == 3, threads);
+            for (int kind = (I + size + threads / 2) % 2; kind <= KINDS + 1; kind += 2, ++cases) {  // the last: optimised routing
+              const bool optimised = kind > KINDS;
+              const Options o{optimised ? UNIT - SABOUR : kind, kind % 3 == 1, kind % 3 == 2, shared, threads > 1, optimised, kind % 4 + 1};
               route_case<float>(p, o, ORDINARY, dice), route_case<double>(p, o, ORDINARY, dice);
             }
           }
@@ -271,10 +285,12 @@ void random_case(Dice& dice) {
     const bool everywhere = dice.coin(), scored = dice.coin(), masked = dice.coin(), moved = dice.coin();
     return em_grid<T>(B, row, types, J, side, everywhere, threads, scored, masked, moved, mood, dice);
   }
-  Problem p{dice.up_to(dice.up_to(9) ? 20 : 80), dice.up_to(dice.up_to(9) ? 12 : 60), dice.size(18), dice.size(17),
-            dice.size(20), dice.coin(), dice.coin(), threads};
+  const int64_t B = dice.up_to(dice.up_to(9) ? 20 : 80), I = dice.up_to(dice.up_to(9) ? 12 : 60), J = dice.size(18);
+  const int64_t d = dice.size(17), D = dice.size(20);
+  const bool shared = dice.coin(), leaky = dice.coin();
+  Problem p = problem(B, I, J, d, D, shared, leaky, threads);
   if (dice.up_to(4) == 0) p.d = dice.coin() ? 8 : 16, p.D = 16;
-  const int kind = static_cast<int>(dice.up_to(NONE));
+  const int kind = static_cast<int>(dice.up_to(KINDS));
   Options o{kind, dice.coin(), dice.coin(), dice.coin(), dice.coin(), dice.up_to(3) == 0, dice.size(5)};
   if (o.optimised) o.biased = o.replace = o.last = 0, p.leaky = 0;
   while (p.B * p.I * p.J * p.d * p.D * o.iterations > LARGEST) p.I /= 2;

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+import importlib as _importlib
+from typing import TYPE_CHECKING
+from typing import Any as _Any
 
+from torchcaps.errors import TorchcapsError
 from torchcaps.version import __version__
 
 if TYPE_CHECKING:
@@ -22,8 +24,12 @@ _HOMES = {
     "list_routings": "torchcaps.routing",
     "register_routing": "torchcaps.routing",
 }
+# What a user looks for besides: imported when it is first used, too.
+_ROOMS = ("analysis", "capsules", "data", "errors", "layers", "losses", "models", "ops", "pretrained", "routing",
+          "testing", "training")  # fmt: skip
 __all__ = [
     "Capsules",
+    "TorchcapsError",
     "__version__",
     "check_finite",
     "create_model",
@@ -33,13 +39,13 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _Any:
     if name in _HOMES:
-        value = getattr(importlib.import_module(_HOMES[name]), name)
+        value = getattr(_importlib.import_module(_HOMES[name]), name)
         globals()[name] = value
         return value
     try:
-        return importlib.import_module(f"torchcaps.{name}")  # torchcaps.losses, as after an import
+        return _importlib.import_module(f"torchcaps.{name}")  # torchcaps.losses, as after an import
     except ModuleNotFoundError as error:
         if error.name != f"torchcaps.{name}":
             raise
@@ -47,4 +53,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+    return sorted({*__all__, *_ROOMS})

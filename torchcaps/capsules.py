@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from torchcaps.checks import require_finite, require_float, require_mask
+from torchcaps.errors import InputError, InputTypeError
 from torchcaps.ops.squash import length
 
 
@@ -62,7 +63,7 @@ class Capsules(NamedTuple):
         require_float("activation", self.activation)
         arrangement, pose = tuple(self.activation.shape), tuple(self.pose.shape)
         if len(arrangement) < 2 or len(pose) <= len(arrangement) or pose[: len(arrangement)] != arrangement:
-            raise ValueError(
+            raise InputError(
                 "pose must have the activation's dimensions followed by its own (one for vectors, two for "
                 f"matrices), with at least [batch, capsules] in front; got pose {pose} and activation "
                 f"{arrangement}. Capsules.from_pose(pose) makes the activation of vector capsules."
@@ -90,7 +91,7 @@ name_for_export(Capsules)
 def require_capsules(layer: str, capsules: Capsules) -> Capsules:
     """Raise unless ``capsules`` are valid :class:`Capsules`; return them."""
     if not isinstance(capsules, Capsules):
-        raise TypeError(
+        raise InputTypeError(
             f"{layer} takes Capsules(pose, activation), got {type(capsules).__name__}. "
             "Capsules.from_pose(tensor) makes vector capsules of a tensor [batch, capsules, size]."
         )

@@ -14,6 +14,8 @@ from contextvars import ContextVar
 import torch
 from torch import Tensor
 
+from torchcaps.errors import InputError, InputTypeError
+
 _finite: ContextVar[bool] = ContextVar("torchcaps_check_finite", default=False)
 
 
@@ -42,7 +44,7 @@ def require_finite(name: str, tensor: Tensor) -> None:
     bad = ~torch.isfinite(tensor)
     if bool(bad.any()):
         first = tuple(int(index) for index in bad.nonzero()[0])
-        raise ValueError(
+        raise InputError(
             f"{name} holds {int(bad.sum())} NaN or infinite values of {tensor.numel()}, the first at {first}. "
             "Look at the layer or the data that made it: a too large learning rate, a division by zero or "
             "unscaled inputs are the usual causes."
@@ -52,9 +54,9 @@ def require_finite(name: str, tensor: Tensor) -> None:
 def require_float(name: str, tensor: Tensor) -> None:
     """Raise unless ``tensor`` is a floating point tensor."""
     if not isinstance(tensor, Tensor):
-        raise TypeError(f"{name} must be a torch.Tensor, got {type(tensor).__name__}.")
+        raise InputTypeError(f"{name} must be a torch.Tensor, got {type(tensor).__name__}.")
     if not tensor.is_floating_point():
-        raise TypeError(
+        raise InputTypeError(
             f"{name} must be a floating point tensor, got {tensor.dtype}. Convert it first, e.g. {name}.float()."
         )
 
@@ -63,7 +65,7 @@ def require_like(name: str, tensor: Tensor, votes: Tensor) -> None:
     """Raise unless ``tensor`` is finite (if that check is on) and of the votes' type and device."""
     require_float(name, tensor)
     if tensor.dtype != votes.dtype or tensor.device != votes.device:
-        raise TypeError(
+        raise InputTypeError(
             f"{name} must be {votes.dtype} on {votes.device} like the votes, got {tensor.dtype} on {tensor.device}. "
             f"Use {name}.to(votes)."
         )
@@ -74,35 +76,35 @@ def require_votes(votes: Tensor) -> None:
     """Raise unless ``votes`` is a floating point tensor [B, I, J, D]."""
     require_float("votes", votes)
     if votes.dim() != 4:
-        raise ValueError(
+        raise InputError(
             "votes must have four dimensions [batch, children, parents, parent pose size], "
             f"got shape {tuple(votes.shape)}. A single image needs votes.unsqueeze(0); "
             "matrix poses are flattened to their last dimension."
         )
     if votes.shape[2] == 0 or votes.shape[3] == 0:
-        raise ValueError(f"votes need at least one parent and one pose dimension, got shape {tuple(votes.shape)}.")
+        raise InputError(f"votes need at least one parent and one pose dimension, got shape {tuple(votes.shape)}.")
 
 
 def require_shape(name: str, tensor: Tensor, *expected: tuple[int, ...], meaning: str) -> None:
     """Raise unless ``tensor`` has one of the ``expected`` shapes."""
     if tuple(tensor.shape) not in expected:
         shapes = " or ".join(str(shape) for shape in dict.fromkeys(expected))
-        raise ValueError(f"{name} must have shape {shapes} ({meaning}), got {tuple(tensor.shape)}.")
+        raise InputError(f"{name} must have shape {shapes} ({meaning}), got {tuple(tensor.shape)}.")
 
 
 def require_mask(name: str, mask: Tensor, *expected: tuple[int, ...], meaning: str) -> None:
     """Raise unless ``mask`` is a boolean tensor of one of the ``expected`` shapes."""
     if mask.dtype != torch.bool:
-        raise TypeError(f"{name} must be a bool tensor (True = takes part), got {mask.dtype}. Use {name}.bool().")
+        raise InputTypeError(f"{name} must be a bool tensor (True = takes part), got {mask.dtype}. Use {name}.bool().")
     require_shape(name, mask, *expected, meaning=meaning)
 
 
 def require_count(name: str, value: int, least: int = 1) -> None:
     """Raise unless ``value`` is an integer of at least ``least``."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} must be an integer, got {value!r}.")
+        raise InputTypeError(f"{name} must be an integer, got {value!r}.")
     if value < least:
-        raise ValueError(f"{name} must be at least {least}, got {value}.")
+        raise InputError(f"{name} must be at least {least}, got {value}.")
 
 
 def require_choice(name: str, value: str, choices: Iterable[str]) -> None:
@@ -112,4 +114,4 @@ def require_choice(name: str, value: str, choices: Iterable[str]) -> None:
         return
     near = difflib.get_close_matches(str(value), known, n=3, cutoff=0.4)
     hint = f"Did you mean {' or '.join(repr(n) for n in near)}? " if near else ""
-    raise ValueError(f"unknown {name} {value!r}. {hint}Known: {', '.join(known)}.")
+    raise InputError(f"unknown {name} {value!r}. {hint}Known: {', '.join(known)}.")

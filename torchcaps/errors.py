@@ -5,5 +5,17 @@ class TorchcapsError(Exception):
     """Something that a user can do something about; the message says what was expected, what came and what to do."""
 
 
+class InputError(TorchcapsError, ValueError):
+    """A value that cannot be."""
+
+
+class InputTypeError(TorchcapsError, TypeError):
+    """A value of a kind that cannot be."""
+
+
+class StateError(TorchcapsError, RuntimeError):
+    """Something that cannot be done now, or not on this machine."""
+
+
 class FileError(TorchcapsError):
     """A file that cannot be read, or is not what it should be."""

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torchcaps.checks import require_choice, require_finite, require_float
+from torchcaps.errors import InputError, InputTypeError
 from torchcaps.models.output import ModelOutput
 from torchcaps.targets import class_flags
 
@@ -17,11 +18,11 @@ from torchcaps.targets import class_flags
 def _check_scores(name: str, scores: Tensor, target: Tensor) -> None:
     require_float(name, scores)
     if scores.dim() != 2:
-        raise ValueError(f"{name} must have shape [batch, classes], got {tuple(scores.shape)}.")
+        raise InputError(f"{name} must have shape [batch, classes], got {tuple(scores.shape)}.")
     if not isinstance(target, Tensor) or target.dim() == 0:
-        raise TypeError(f"the target must be a tensor with one entry per image, got {target!r}.")
+        raise InputTypeError(f"the target must be a tensor with one entry per image, got {target!r}.")
     if len(target) != len(scores):
-        raise ValueError(f"{name} for {len(scores)} images, but targets for {len(target)}.")
+        raise InputError(f"{name} for {len(scores)} images, but targets for {len(target)}.")
     require_finite(name, scores)
 
 
@@ -73,7 +74,7 @@ def spread_loss(activations: Tensor, target: Tensor, margin: float = 0.9) -> Ten
     """
     _check_scores("activations", activations, target)
     if target.dim() != 1:
-        raise ValueError(f"spread loss needs one class index per image, shape [batch]; got {tuple(target.shape)}.")
+        raise InputError(f"spread loss needs one class index per image, shape [batch]; got {tuple(target.shape)}.")
     flags = class_flags(target, activations.shape[1])
     right = (activations * flags).sum(dim=1, keepdim=True)  # [B, 1]
     short = (margin - (right - activations)).clamp_min(0).square()
@@ -86,7 +87,7 @@ def spread_margin_by_epoch(epoch: int, start: float = 0.2, step: float = 0.1, en
 
 
 def spread_margin_by_step(step: int) -> float:
-    """M = 0.2 + 0.79·σ(min(10, step/50000 − 4)): the schedule in the code of Hinton et al. 2018."""
+    """m = 0.2 + 0.79·σ(min(10, step/50000 − 4)): the schedule in the code of Hinton et al. 2018."""
     return 0.2 + 0.79 / (1 + math.exp(-min(10.0, step / 50_000 - 4)))
 
 
@@ -100,7 +101,7 @@ def reconstruction_loss(reconstruction: Tensor, image: Tensor, scale: float = 0.
         reconstruction and image ``[B, *image]``, or both with several objects ``[B, M, *image]`` → scalar.
     """
     if reconstruction.shape != image.shape:
-        raise ValueError(
+        raise InputError(
             f"the reconstruction has shape {tuple(reconstruction.shape)}, the image {tuple(image.shape)}; they "
             "must be equal. Several objects need one target image each: [batch, objects, *image]."
         )
@@ -150,7 +151,7 @@ class CapsuleLoss(nn.Module):
         super().__init__()
         require_choice("classification loss", classification, self.KINDS)
         if reconstruction_scale < 0:
-            raise ValueError(f"reconstruction_scale must not be negative, got {reconstruction_scale}.")
+            raise InputError(f"reconstruction_scale must not be negative, got {reconstruction_scale}.")
         self.classification, self.reconstruction_scale, self.margin = (
             classification,
             reconstruction_scale,
@@ -164,7 +165,7 @@ class CapsuleLoss(nn.Module):
         if self.classification == "margin" and output.capsules is None and several:
             lengths = lengths.sigmoid()
         elif self.classification != "cross-entropy" and output.capsules is None:
-            raise ValueError(
+            raise InputError(
                 f"the {self.classification} loss compares capsules, but this model gives logits: "
                 "use CapsuleLoss('cross-entropy')."
             )
@@ -177,7 +178,7 @@ class CapsuleLoss(nn.Module):
         reconstruction = classification.new_zeros(())
         if output.reconstruction is not None and self.reconstruction_scale > 0:
             if image is None:
-                raise ValueError(
+                raise InputError(
                     "the model reconstructs: pass the image to compare with, or set reconstruction_scale=0."
                 )
             reconstruction = reconstruction_loss(output.reconstruction, image, self.reconstruction_scale)

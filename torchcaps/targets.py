@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from torchcaps.errors import InputError, InputTypeError
+
 
 def object_masks(target: Tensor, classes: int) -> Tensor:
     """One row of class flags per object.
@@ -18,25 +20,25 @@ def object_masks(target: Tensor, classes: int) -> Tensor:
         → bool ``[B, 1, classes]``, ``[B, M, classes]`` or ``[B, 1, classes]``.
     """
     if not isinstance(target, Tensor):
-        raise TypeError(f"target must be a torch.Tensor of class indices or flags, got {type(target).__name__}.")
+        raise InputTypeError(f"target must be a torch.Tensor of class indices or flags, got {type(target).__name__}.")
     if target.dtype == torch.bool or target.is_floating_point():
         if target.dim() != 2 or target.shape[1] != classes:
-            raise ValueError(
+            raise InputError(
                 f"class flags must have shape [batch, {classes}], got {tuple(target.shape)} of {target.dtype}. "
                 "Class indices are integers: target.long()."
             )
         return (target > 0.5)[:, None]
     if target.dim() not in (1, 2):
-        raise ValueError(f"class indices must have shape [batch] or [batch, objects], got {tuple(target.shape)}.")
+        raise InputError(f"class indices must have shape [batch] or [batch, objects], got {tuple(target.shape)}.")
     indices = target if target.dim() == 2 else target[:, None]
     if not torch.compiler.is_compiling() and indices.numel() and indices.device.type == "cpu":
         low, high = (int(bound) for bound in indices.aminmax())
         if low < 0 or high >= classes:
-            raise ValueError(
+            raise InputError(
                 f"labels must be in 0 … {classes - 1} for {classes} classes, got values from {low} to {high}."
             )
         if target.dim() == 2 and target.shape[1] == classes and high <= 1:
-            raise ValueError(
+            raise InputError(
                 f"an integer target of shape {tuple(target.shape)} with only 0 and 1 looks like class flags, but "
                 "integers are read as class indices. Use target.bool() for flags."
             )

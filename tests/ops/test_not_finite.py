@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from paths import PATHS, on_path
 
 from torchcaps.ops import (
     SQUASH_KINDS,
@@ -17,10 +18,12 @@ from torchcaps.ops import (
     squash,
 )
 from torchcaps.ops.dynamic import dynamic_routing_reference
+from torchcaps.ops.dynamic.backend import Inputs
+from torchcaps.ops.dynamic.cpu import KernelRouting
+from torchcaps.ops.dynamic.plan import DynamicPlan
+from torchcaps.ops.dynamic.torch import CHUNK_BYTES
 from torchcaps.ops.optimized import optimized_routing_reference
-from torchcaps.ops.routed import native, passes
-from torchcaps.ops.routed.steps import squash_gradient
-from torchcaps.ops.squash import squash_reference
+from torchcaps.ops.squash import squash_gradient, squash_reference
 
 NAN, INF = math.nan, math.inf
 DTYPES = [torch.float32, torch.float64]
@@ -204,22 +207,14 @@ def test_ops_on_votes_equal_their_references(dtype):
 
 # ---- routing without votes
 
-HAS_KERNEL = native.load()[0] is not None
-VARIANTS = list(native.VARIANTS[: native.VARIANTS.index(native.load()[1]) + 1]) if HAS_KERNEL else []
 
-
-@pytest.fixture(params=["torch", *VARIANTS])
+@pytest.fixture(params=PATHS)
 def path(request, monkeypatch):
     """Each path that this machine has, in turn."""
-    before, threads = native.load()[1], torch.get_num_threads()
-    if request.param == "torch":
-        monkeypatch.setattr(native, "serves", lambda *_: False)
-        monkeypatch.setitem(passes.CHUNK_BYTES, "cpu", 512)  # several chunks
-    else:
-        assert native.use_variant(request.param) == request.param
-    yield request.param
-    if request.param != "torch":
-        native.use_variant(before)
+    threads = torch.get_num_threads()
+    monkeypatch.setitem(CHUNK_BYTES, "cpu", 512)  # several chunks
+    with on_path(request.param):
+        yield request.param
     torch.set_num_threads(threads)
 
 
@@ -285,7 +280,9 @@ def test_without_votes_as_with_them(path, option, size, dtype):
     for shared in (False, True)[: 2 if option in ("sabour", "all", "optimized") else 1]:
         base, mask = case(batch, shared, dtype)
         if path != "torch":
-            assert native.small(base["poses"], base["weight"]) == (size == "small")
+            assert KernelRouting().is_small(DynamicPlan(), Inputs(base["poses"], base["weight"], None, None)) == (
+                size == "small"
+            )
         for where in ("poses", "weight", "bias", "activation"):
             if where in ("bias", "activation") and option != "all":
                 continue

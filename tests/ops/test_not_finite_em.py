@@ -4,11 +4,12 @@ import math
 
 import pytest
 import torch
+from paths import VARIANTS, on_path
 
-from tests.ops.test_not_finite import DTYPES, INF, NAN, VARIANTS, hostile, same
+from tests.ops.test_not_finite import DTYPES, INF, NAN, hostile, same
 from torchcaps.ops import Windows, em_routing, routed_em
-from torchcaps.ops.em import moments, op
-from torchcaps.ops.routed import native as library
+from torchcaps.ops.em import backend, op
+from torchcaps.ops.em import torch as passes
 
 GRIDS = {
     "conv": (Windows((3, 4), (2, 2), (1, 2), (0, 0)), (4, 4, 4)),
@@ -26,17 +27,9 @@ def path(request):
 
 def on(path, call):
     """The call on one path."""
-    with pytest.MonkeyPatch.context() as patch:
-        if path == "torch":
-            patch.setattr(op, "serves", lambda *_: False)
-            patch.setattr(moments, "CHUNK_BYTES", 1)
-            return call()
-        before = library.load()[1]
-        assert library.use_variant(path) == path
-        try:
-            return call()
-        finally:
-            library.use_variant(before)
+    with pytest.MonkeyPatch.context() as patch, on_path(path):
+        patch.setattr(passes, "CHUNK_BYTES", 1)
+        return call()
 
 
 def case(grid, dtype, types=2, parents=3, batch=2):
@@ -187,8 +180,8 @@ def test_scores_that_overflow_are_no_shares(path):
     leaves["poses"][-1, 0] = 1e15
     out = on(path, lambda: results(leaves, windows, shift, inverse_temperature=1e-9, variance_floor=1e-30))
     assert out["pose"][0].isfinite().all()
-    parents = moments.Parents(torch.zeros(2, 1, 3), torch.zeros(2, 1, 3, 4), torch.full((2, 1, 3, 4), 1e30))
-    children = moments.Children(leaves["poses"], leaves["weight"], leaves["activation"], shift)
+    parents = backend.Parents(torch.zeros(2, 1, 3), torch.zeros(2, 1, 3, 4), torch.full((2, 1, 3, 4), 1e30))
+    children = backend.Children(leaves["poses"], leaves["weight"], leaves["activation"], shift)
     found = on(path, lambda: op.em_moments(children, parents, windows, None, True))
     assert found.mean[-1].isnan().all()
     assert found.mean[0].isfinite().all()
@@ -197,8 +190,8 @@ def test_scores_that_overflow_are_no_shares(path):
 def test_parents_past_the_last_take_nothing(path):
     """Scores below −1e30 lose against no lane that holds no parent."""
     leaves, windows, shift = case("class", torch.float32)
-    parents = moments.Parents(torch.zeros(2, 1, 3), torch.zeros(2, 1, 3, 4), torch.full((2, 1, 3, 4), 1e32))
-    children = moments.Children(leaves["poses"], leaves["weight"], leaves["activation"], shift)
+    parents = backend.Parents(torch.zeros(2, 1, 3), torch.zeros(2, 1, 3, 4), torch.full((2, 1, 3, 4), 1e32))
+    children = backend.Children(leaves["poses"], leaves["weight"], leaves["activation"], shift)
     found = on(path, lambda: op.em_moments(children, parents, windows, None, True))
     torch.testing.assert_close(found.amount.sum(dim=(1, 2)), leaves["activation"].sum(dim=(1, 2)))
 
@@ -225,7 +218,7 @@ def test_extreme_activations_have_the_right_gradients(path, activation):
 
     def run(given):
         poses = given["poses"].clone().requires_grad_()
-        children = moments.Children(poses, given["weight"], given["activation"], shift)
+        children = backend.Children(poses, given["weight"], given["activation"], shift)
         found = op.em_moments(children, None, windows, None, True)
         (gradient,) = torch.autograd.grad(found.mean.sum() + found.variance.square().sum(), poses)
         return gradient

@@ -5,22 +5,25 @@ import math
 
 import pytest
 import torch
+from paths import HAS_KERNEL, REASON, VARIANTS, on_path
 
 from torchcaps.ops import Windows, em_routing, routed_em
-from torchcaps.ops.em import em_routing_reference, moments, native, op
-from torchcaps.ops.routed import native as library
+from torchcaps.ops.backends import use_backend
+from torchcaps.ops.em import em_routing_reference, op
+from torchcaps.ops.em import torch as moments
+from torchcaps.ops.em.backend import Children, GridPlan, Parents
+from torchcaps.ops.em.cpu import KernelMoments
 
 LAMBDAS = [0.02, 0.05, 0.1, 0.2, 0.4]
-needs_kernel = pytest.mark.skipif(library.load()[0] is None, reason=f"no kernel: {library.load()[1]}")
+needs_kernel = pytest.mark.skipif(not HAS_KERNEL, reason=f"no kernel: {REASON}")
 
 
 @pytest.fixture(params=[pytest.param("kernel", marks=needs_kernel), "torch"])
 def path(request, monkeypatch):
     """Both paths in turn; torch with votes of one image at a time."""
-    if request.param == "torch":
-        monkeypatch.setattr(op, "serves", lambda *_: False)
-        monkeypatch.setattr(moments, "CHUNK_BYTES", 1)
-    return request.param
+    monkeypatch.setattr(moments, "CHUNK_BYTES", 1)
+    with use_backend("torch" if request.param == "torch" else "cpu"):
+        yield request.param
 
 
 def grid_em(
@@ -153,7 +156,7 @@ def test_a_pass_in_float32_is_exact_to_1e_5(path, name, first):
     inputs, windows, shift = grid_case(name, types=8, parents=16)
     g = torch.Generator().manual_seed(2)
     exact = [tensor.detach().float().double() for tensor in inputs[:3]]
-    even = moments.moments(moments.Children(*exact, shift), None, windows, None, True)
+    even = moments.moments(Children(*exact, shift), None, windows, None, True)
     parents = [
         0.5 * torch.randn(even.amount.shape, generator=g),
         even.mean.float(),
@@ -163,8 +166,8 @@ def test_a_pass_in_float32_is_exact_to_1e_5(path, name, first):
     results = []
     for dtype in (torch.float64, torch.float32):
         given = [tensor.to(dtype).requires_grad_() for tensor in exact]
-        children = moments.Children(*given[:3], None if shift is None else shift.to(dtype))
-        out = op.em_moments(children, None if first else moments.Parents(*given[3:]), windows, None, True)
+        children = Children(*given[:3], None if shift is None else shift.to(dtype))
+        out = op.em_moments(children, None if first else Parents(*given[3:]), windows, None, True)
         results.append((*out[:3], *gradients(out[:3], given)))
     for right, single in zip(*results, strict=True):
         assert_near(single, right, 1e-5)
@@ -180,25 +183,22 @@ def test_kernel_equals_torch_on_odd_sizes(types, parents):
         g = torch.Generator().manual_seed(parents)
         poses, weight, activation = (tensor.detach() for tensor in inputs[:3])
         activation = activation * (torch.rand(activation.shape, generator=g) < 0.7)
-        children = moments.Children(poses, weight, activation, shift)
+        children = Children(poses, weight, activation, shift)
         positions = len(windows.table())
         present = torch.rand(3, positions, generator=g) < 0.6 if masked else None
         even = moments.moments(children, None, windows, present, everywhere)
-        parents_ = moments.Parents(
-            torch.randn(even.amount.shape, generator=g).double(), even.mean, 1 / (even.variance + 0.1)
-        )
+        parents_ = Parents(torch.randn(even.amount.shape, generator=g).double(), even.mean, 1 / (even.variance + 0.1))
         seeds = tuple(torch.randn(part.shape, generator=g).double() for part in even[:3])
         for given in (None, parents_):
             slow = moments.moments(children, given, windows, present, everywhere)
             wanted = moments.moment_gradients(children, given, windows, present, everywhere, slow, seeds)
-            for variant in library.VARIANTS:
-                if library.use_variant(variant) != variant:
-                    continue
-                fast = native.moments(children, given, windows, present, everywhere)
-                found = native.moment_gradients(children, given, windows, present, everywhere, slow, seeds)
+            plan, kernel = GridPlan(windows, everywhere), KernelMoments()
+            for variant in VARIANTS:
+                with on_path(variant):
+                    fast = kernel.moments(plan, children, given, present)
+                    found = kernel.moment_gradients(plan, children, given, present, slow, seeds)
                 for actual, right in zip((*fast, *found), (*slow, *wanted), strict=True):
                     torch.testing.assert_close(actual, right, rtol=1e-9, atol=1e-9)
-    library.use_variant(library.VARIANTS[-1])
 
 
 @needs_kernel
@@ -244,13 +244,13 @@ def test_a_parent_that_gets_next_to_nothing_is_exact(path):
     """Shares of e^-400 underflow in float32; mean and variance are ratios and must not."""
     inputs, windows, _ = grid_case("conv")
     poses, weight, activation, *_ = (tensor.detach() for tensor in inputs)
-    even = moments.moments(moments.Children(poses, weight, activation, None), None, windows, None, True)
+    even = moments.moments(Children(poses, weight, activation, None), None, windows, None, True)
     log_p = torch.zeros_like(even.amount)
     log_p[:, :, 0] = -400
     results = []
     for dtype in (torch.float64, torch.float32):
-        children = moments.Children(poses.to(dtype), weight.to(dtype), activation.to(dtype), None)
-        parents = moments.Parents(log_p.to(dtype), even.mean.to(dtype), (1 / (even.variance + 0.5)).to(dtype))
+        children = Children(poses.to(dtype), weight.to(dtype), activation.to(dtype), None)
+        parents = Parents(log_p.to(dtype), even.mean.to(dtype), (1 / (even.variance + 0.5)).to(dtype))
         results.append(op.em_moments(children, parents, windows, None, True))
     exact, single = results
     assert float(exact.amount[:, :, 0].max()) < 1e-150

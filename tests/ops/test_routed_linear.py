@@ -5,14 +5,18 @@ import sys
 
 import pytest
 import torch
+from paths import HAS_KERNEL, PATHS, REASON, VARIANTS, on_path
 
 from torchcaps import Capsules
 from torchcaps.layers import CapsuleLinear
 from torchcaps.ops import dynamic_routing, optimized_routing, routed_linear, routed_path
-from torchcaps.ops.routed import native, passes
-from torchcaps.ops.routed.op import routed_linear_op
+from torchcaps.ops.dynamic.backend import Inputs
+from torchcaps.ops.dynamic.cpu import KernelRouting
+from torchcaps.ops.dynamic.op import routed_linear_op
+from torchcaps.ops.dynamic.plan import DynamicPlan
+from torchcaps.ops.dynamic.torch import CHUNK_BYTES
 
-HAS_KERNEL = native.load()[0] is not None
+OPTIMIZED = DynamicPlan("optimized", iterations=2, alpha=[1.0, 0.5])
 SIZES = {"I": 7, "J": 3, "d": 5, "D": 9}
 BATCHES = [1, 3, 8, 17, 130]
 OPTIONS = {
@@ -39,27 +43,16 @@ OPTIONS = {
 }
 
 
-def available_variants():
-    """The instruction sets of this processor, the one in use last."""
-    best = native.load()[1] if HAS_KERNEL else None
-    return list(native.VARIANTS[: native.VARIANTS.index(best) + 1]) if best else []
-
-
-PATHS = ["torch", *available_variants()]
-
-
 @pytest.fixture(params=PATHS)
 def path(request, monkeypatch):
     """Each path that this machine has, in turn."""
-    if request.param == "torch":
-        monkeypatch.setattr(native, "serves", lambda *_: False)
-        monkeypatch.setitem(passes.CHUNK_BYTES, "cpu", 4096)  # so that small cases have several chunks
+    monkeypatch.setitem(CHUNK_BYTES, "cpu", 4096)  # so that small cases have several chunks
+    with on_path(request.param):
         yield request.param
-        return
-    before = native.load()[1]
-    assert native.use_variant(request.param) == request.param
-    yield request.param
-    native.use_variant(before)
+
+
+def is_small(leaves, images=slice(None)):
+    return KernelRouting().is_small(DynamicPlan(), Inputs(leaves["poses"][images], leaves["weight"], None, None))
 
 
 def test_the_kernel_is_there_or_says_why():
@@ -137,7 +130,7 @@ def two_threads():
     torch.set_num_threads(before)
 
 
-MANY_SMALL = {"odd": (17, 5, (3, 7, 5)), "window": (40, 48, (16, 16, 16))}
+MANY_SMALL = {"odd": (17, 5, (3, 7, 5)), "window": (40, 24, (16, 16, 16))}
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["own", "shared"])
@@ -147,25 +140,25 @@ def test_many_images_of_a_small_problem(path, problem, option, shared):
     batch, children, sizes = MANY_SMALL[problem]
     if path != "torch":
         leaves, _ = case(batch, shared, {}, torch.float32, children, sizes=sizes)
-        assert native.small(leaves["poses"], leaves["weight"])
+        assert is_small(leaves)
     assert_equals_reference(batch, shared, option, children=children, sizes=sizes)
 
 
-@pytest.mark.parametrize("path", available_variants(), indirect=True)
+@pytest.mark.parametrize("path", VARIANTS, indirect=True)
 @pytest.mark.parametrize("option", ["dynamic", "all", "all-last", "all-replace", "optimized-mask"])
 def test_many_images_with_too_many_votes_to_keep(path, option):
     leaves, _ = case(33, True, {}, torch.float32, children=1300)
-    assert not native.small(leaves["poses"], leaves["weight"])
+    assert not is_small(leaves)
     assert_equals_reference(33, True, option, children=1300)
     assert_equals_reference(20, False, option, children=1300)
 
 
-@pytest.mark.skipif(not HAS_KERNEL, reason=f"the kernel is not built here: {native.load()[1]}")
+@pytest.mark.skipif(not HAS_KERNEL, reason=f"the kernel is not built here: {REASON}")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_small_problems_repeat_and_do_not_see_each_other(two_threads, dtype):
-    batch, children, sizes = 75, 48, (16, 16, 16)
+    batch, children, sizes = 75, 24, (16, 16, 16)
     leaves, options = case(batch, False, {"bias": True, "amend": True, "leaky": True}, dtype, children, sizes=sizes)
-    assert native.small(leaves["poses"][:40], leaves["weight"])
+    assert is_small(leaves, slice(40))
 
     def run(images):
         given = {**options, "activation": leaves["activation"][images]}
@@ -194,7 +187,7 @@ def test_absent_images_among_small_problems(path, squash):
     assert (found[0][:, 2] == 0).all()
 
 
-@pytest.mark.skipif(not HAS_KERNEL, reason=f"the kernel is not built here: {native.load()[1]}")
+@pytest.mark.skipif(not HAS_KERNEL, reason=f"the kernel is not built here: {REASON}")
 def test_opcheck():
     leaves, _ = case(5, False, {})
     arguments = (
@@ -202,19 +195,14 @@ def test_opcheck():
         leaves["weight"],
         leaves["activation"],
         leaves["bias"],
-        3,
-        "sabour",
-        False,
-        True,
-        False,
-        [],
+        DynamicPlan(leaky=True).text,
     )
     torch.library.opcheck(routed_linear_op, arguments)
     torch.library.opcheck(
         torch.ops.torchcaps.routed_forward.default,
         [a.detach() if isinstance(a, torch.Tensor) else a for a in arguments],
     )
-    torch.library.opcheck(routed_linear_op, (*arguments[:2], None, None, 2, "sabour", False, False, False, [1.0, 0.5]))
+    torch.library.opcheck(routed_linear_op, (*arguments[:2], None, None, OPTIMIZED.text))
 
 
 def test_gradcheck(path):
@@ -390,10 +378,10 @@ def test_a_layer_uses_it_and_gives_the_numbers_of_the_votes():
     for options in ("dynamic", {"name": "dynamic", "bias": True, "leaky": True, "amend": True}, "optimized"):
         layer = CapsuleLinear(6, 4, 3, 5, options).double()
         children = Capsules.from_pose(torch.rand(9, 6, 4, dtype=torch.float64), torch.rand(9, 6) < 0.8)
-        assert layer.routing.fused_options() is not None
+        assert layer.routing.fused
         torch.testing.assert_close(layer(children).pose, layer.route(children).pose)
-    for options in ({"name": "dynamic", "prior": True}, "kmeans", "em"):
-        assert CapsuleLinear(6, 4, 3, 5, options).routing.fused_options() is None
+    for options in ({"name": "dynamic", "prior": True}, "kmeans", {"name": "em", "compete_within": 3}):
+        assert not CapsuleLinear(6, 4, 3, 5, options).routing.fused
 
 
 @pytest.mark.parametrize("options", [{}, {"bias": True}, {"leaky": True, "amend": True}])
@@ -421,9 +409,9 @@ def test_sampled_parents_are_of_dynamic_routing():
 
 def test_the_kernel_checks_before_it_takes_a_pointer():
     if not HAS_KERNEL:
-        assert "compiler" in native.load()[1] or "TORCHCAPS_NATIVE" in native.load()[1]
+        assert "compiler" in REASON
         return
     poses, weight = torch.rand(2, 7, 5), torch.rand(7, 3, 5, 9)
     for agree, child in ((torch.rand(2, 3, 8), None), (None, torch.rand(2, 6)), (torch.rand(2, 3, 9).double(), None)):
         with pytest.raises(ValueError, match="the kernel needs"):
-            native.sum_pass(poses, weight, agree, child, False)
+            KernelRouting().sum_pass(DynamicPlan(), Inputs(poses, weight, child, None), agree)

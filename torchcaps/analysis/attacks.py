@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from torchcaps.analysis.gradients import evaluating
 from torchcaps.checks import require_count, require_float
-from torchcaps.data.randomness import Stream, random_uniform, sub_seed
+from torchcaps.data.randomness import numbered_seed, random_uniform
+from torchcaps.errors import InputError
 
 AttackLoss = Callable[[Tensor, Tensor], Tensor]
 """From scores ``[B, classes]`` and labels ``[B]`` to a number per image ``[B]`` that an attack makes large."""
@@ -114,7 +115,7 @@ def pgd(
     require_count("restarts", restarts)
     size = 2.5 * epsilon / steps if step is None else step
     if not 0 <= size < math.inf:
-        raise ValueError(f"step must be at least 0 and finite, got {step}.")
+        raise InputError(f"step must be at least 0 and finite, got {step}.")
     least, most = (images - epsilon).clamp_min(0), (images + epsilon).clamp_max(1)
 
     def climb(x: Tensor, low: Tensor, high: Tensor, y: Tensor, worst: Tensor) -> Tensor:
@@ -130,8 +131,7 @@ def pgd(
     worst = images
     with evaluating(model):
         for restart in range(restarts):
-            own = sub_seed(seed, Stream.ATTACK, restart)
-            drawn = random_uniform(own, torch.arange(len(images)), images[:1].numel())
+            drawn = random_uniform(numbered_seed(seed, restart), torch.arange(len(images)), images[:1].numel())
             noise = (2 * drawn.view_as(images).to(images) - 1) * epsilon
             start = torch.minimum(torch.maximum(images + noise, least), most)
             worst = _in_parts(climb, start, least, most, labels, worst)
@@ -184,7 +184,7 @@ def one_pixel(
     _require_task(images, labels, 0.0)
     require_count("batch", batch)
     if not values or not all(0 <= value <= 1 for value in values):
-        raise ValueError(f"a pixel's values must be some numbers in 0 … 1, got {tuple(values)}.")
+        raise InputError(f"a pixel's values must be some numbers in 0 … 1, got {tuple(values)}.")
     tried = images.new_tensor(list(values))
     found, fooled = [], []
     with evaluating(model), torch.inference_mode():
@@ -244,16 +244,16 @@ def _in_parts(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
 def _require_task(images: Tensor, labels: Tensor, epsilon: float) -> None:
     require_float("images", images)
     if images.dim() != 4 or not len(images):
-        raise ValueError(f"an attack needs images [batch, channels, height, width], got shape {tuple(images.shape)}.")
+        raise InputError(f"an attack needs images [batch, channels, height, width], got shape {tuple(images.shape)}.")
     if labels.dtype != torch.int64 or labels.shape != images.shape[:1]:
-        raise ValueError(
+        raise InputError(
             f"an attack needs one class number (int64) per image, {len(images)} in all; got {labels.dtype} of shape "
             f"{tuple(labels.shape)}. Images of several objects cannot be attacked."
         )
     if not (float(images.min()) >= 0 and float(images.max()) <= 1):
-        raise ValueError(
+        raise InputError(
             f"images must be in 0 … 1, got values from {float(images.min()):.3g} to {float(images.max()):.3g}. "
             "Standardised images cannot be attacked: how far a pixel may go would mean something else in each."
         )
     if not 0 <= epsilon < math.inf:
-        raise ValueError(f"epsilon must be at least 0 and finite, got {epsilon}.")
+        raise InputError(f"epsilon must be at least 0 and finite, got {epsilon}.")

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torchcaps.analysis.gradients import evaluating
 from torchcaps.analysis.receptive import ImageCapsules, receptive_centres, receptive_size
 from torchcaps.capsules import Capsules
+from torchcaps.errors import InputError
 from torchcaps.layers import CapsuleConv2d, CapsuleLinear, ClassCapsules
 from torchcaps.models.capsnet import CapsNet
 from torchcaps.models.matrix_capsnet import MatrixCapsNet
@@ -69,7 +70,7 @@ def dead_capsules(activation: Tensor, least: float = DEAD) -> Tensor:
     threshold is ours. The same call on shares of coupling that each parent receives finds those nobody sends to.
     """
     if activation.dim() != 2 or not len(activation):
-        raise ValueError(f"activations must be of at least one image [N, K], got shape {tuple(activation.shape)}.")
+        raise InputError(f"activations must be of at least one image [N, K], got shape {tuple(activation.shape)}.")
     return activation.amax(dim=0) <= least
 
 
@@ -116,7 +117,7 @@ def routing_by_layer(model: nn.Module, images: Tensor, batch: int = 64) -> list[
     """
     model = require_image_capsules(model)
     if not len(images):
-        raise ValueError("routing is measured as a mean over images: give at least one.")
+        raise InputError("routing is measured as a mean over images: give at least one.")
     layers = _routed_layers(model)
     found: dict[str, list[_Measured]] = {name: [] for name, _ in layers}
     with evaluating(model), torch.inference_mode():
@@ -163,7 +164,7 @@ def routing_flow(model: nn.Module, image: Tensor, iterations: int | None = None)
     """Follow one image ``[C, H, W]`` into the class capsules, iteration by iteration, or for another number of them."""
     model = require_image_capsules(model)
     if image.dim() != 3:
-        raise ValueError(f"one image has shape [channels, height, width], got {tuple(image.shape)}.")
+        raise InputError(f"one image has shape [channels, height, width], got {tuple(image.shape)}.")
     with evaluating(model), torch.inference_mode():
         children = class_children(model, image[None])
         trace = traced(model.class_capsules, children, iterations)
@@ -186,7 +187,7 @@ def require_image_capsules(model: nn.Module) -> ImageCapsules:
     """Raise unless the routing of this model can be followed; return it."""
     if isinstance(model, CapsNet | MatrixCapsNet):
         return model
-    raise ValueError(
+    raise InputError(
         f"the routing of images can be followed in a CapsNet or a MatrixCapsNet; a {type(model).__name__} has no "
         "capsules on an image grid."
     )

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from torchcaps.analysis.gradients import evaluating
 from torchcaps.checks import require_choice
+from torchcaps.errors import InputError
 from torchcaps.training.metrics import correct
 
 TRANSFORMATIONS: dict[str, tuple[float, ...]] = {
@@ -51,9 +52,9 @@ def transformed(images: Tensor, kind: str, amount: float) -> Tensor:
     """
     require_choice("transformation", kind, TRANSFORMATIONS)
     if images.dim() != 4:
-        raise ValueError(f"images must have shape [batch, channels, height, width], got {tuple(images.shape)}.")
+        raise InputError(f"images must have shape [batch, channels, height, width], got {tuple(images.shape)}.")
     if kind == "scale" and not amount > 0:
-        raise ValueError(f"the factor of a scale must be positive, got {amount}.")
+        raise InputError(f"the factor of a scale must be positive, got {amount}.")
     if amount == UNCHANGED[kind]:
         return images
     dark = images.flatten(1).amin(dim=1).clamp_max(0)[:, None, None, None]
@@ -126,7 +127,7 @@ def movements(
         images ``[B, C, H, W]``, labels ``[B]`` or ``[B, M]``.
     """
     if labels.dtype == torch.bool or labels.is_floating_point() or len(labels) != len(images) or not len(images):
-        raise ValueError(
+        raise InputError(
             "movements need class indices [batch] or [batch, objects] for at least one image; got "
             f"{labels.dtype} {tuple(labels.shape)} for {len(images)} images."
         )
@@ -158,7 +159,7 @@ def _watched(model: nn.Module, images: Tensor, labels: Tensor) -> _Watched:
     for some, of in zip(torch.split(images, _AT_ONCE), torch.split(labels, _AT_ONCE), strict=True):
         output = model(some)
         if output.capsules is None:
-            raise ValueError(f"poses are watched here, but a {type(model).__name__} has no capsules.")
+            raise InputError(f"poses are watched here, but a {type(model).__name__} has no capsules.")
         rows, first = torch.arange(len(of)), of if of.dim() == 1 else of[:, 0]
         pose, activation = output.capsules.pose[rows, first].flatten(1), output.capsules.activation[rows, first]
         parts.append(_Watched(pose, activation, correct(output, of)))

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.data.images import Batch
+from torchcaps.errors import InputError
 from torchcaps.losses import CapsuleLoss
 
 
@@ -58,7 +59,7 @@ def gradient_norms(model: nn.Module, batch: Batch, loss: CapsuleLoss) -> list[La
     """
     learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if not learned:
-        raise ValueError("the model has no parameter that is learned, so there are no gradients to measure.")
+        raise InputError("the model has no parameter that is learned, so there are no gradients to measure.")
     with evaluating(model), torch.enable_grad(), _order_of_use(model) as used:
         parts = loss(model(batch.inputs, batch.labels), batch.labels, batch.targets)
         found = torch.autograd.grad(parts.total, learned, allow_unused=True)

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torchcaps.checks import require_float
+from torchcaps.errors import InputError
 
 EDGE = (0.2, 0.8)
 """A pixel counts as outside of the shape below the first and as inside above the second, in parts of the brightest."""
@@ -65,7 +66,7 @@ def shape_of(images: Tensor) -> Shape:
     """
     require_float("images", images)
     if images.dim() < 2:
-        raise ValueError(f"pictures must have shape [..., height, width], got {tuple(images.shape)}.")
+        raise InputError(f"pictures must have shape [..., height, width], got {tuple(images.shape)}.")
     ink, peak = images.sum(dim=(-2, -1)), images.flatten(-2).amax(dim=-1)
     images = shapes_in(images, peak)
     sides = (torch.arange(n, dtype=images.dtype, device=images.device) - (n - 1) / 2 for n in images.shape[-2:])

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.analysis.moments import Shape, shape_of
+from torchcaps.errors import InputError
 from torchcaps.layers import ReconstructionDecoder
 
 STEPS: tuple[float, ...] = tuple(round(0.05 * step, 2) for step in range(-5, 6))
@@ -72,13 +73,13 @@ def perturbed_images(
         pose ``[B, J, D]``, classes ``[B]`` → ``[B, D, S, C, H, W]``.
     """
     if pose.dim() != 3 or classes.shape != pose.shape[:1] or classes.is_floating_point() or classes.dtype == torch.bool:
-        raise ValueError(
+        raise InputError(
             "poses of the class capsules must have shape [batch, classes, size] and come with one class index per "
             f"image; got poses {tuple(pose.shape)} and classes {tuple(classes.shape)} of {classes.dtype}."
         )
     batch, capsules, size = pose.shape
     if len(classes) and not 0 <= int(classes.min()) <= int(classes.max()) < capsules:
-        raise ValueError(f"classes must be in 0 … {capsules - 1}, got {int(classes.min())} to {int(classes.max())}.")
+        raise InputError(f"classes must be in 0 … {capsules - 1}, got {int(classes.min())} to {int(classes.max())}.")
     added = torch.tensor(steps, dtype=pose.dtype, device=pose.device)
     one = torch.eye(size, dtype=pose.dtype, device=pose.device)[:, None] * added[:, None]  # [D, S, D]
     rows = torch.arange(batch, device=pose.device)
@@ -106,7 +107,7 @@ def pose_effects(
         pose ``[B, J, D]``, classes ``[B]``, natural ``[N, H, W]`` → :class:`Effects`.
     """
     if not len(pose):
-        raise ValueError("effects are means over images: give the pose of at least one.")
+        raise InputError("effects are means over images: give the pose of at least one.")
     steps = torch.tensor(STEPS, dtype=pose.dtype, device=pose.device)
     line = (steps - steps.mean()) / (steps - steps.mean()).square().sum()  # times the values: the slope
     changes, unchanged, peaks = [], [], []

@@ -105,12 +105,15 @@ def _of_branch(branch: CapsuleBranch, ngrams: Capsules, chosen: int, towards: Te
     routed = branch.class_capsules.route(parents)
     positions, types = parents.activation.shape[1:]
     votes = branch.class_capsules.votes(parents).reshape(positions, types, -1, towards.shape[0])[:, :, chosen]
+    assert routed.coupling is not None  # which is what was asked for
     coupling = routed.coupling.reshape(positions, types, -1)[:, :, chosen]
     pose = routed.pose.reshape(-1, towards.shape[0])[chosen]
     got = _shares(coupling * (votes @ towards), (0, 1)) * (pose @ towards)  # [P, J]
 
     votes = branch.windows.votes(ngrams)[0]  # [P, W, T, J, D]
-    below = branch.windows.route(ngrams).coupling[0] * torch.einsum("pwtjd,pjd->pwtj", votes, parents.pose[0])
+    windows = branch.windows.route(ngrams).coupling
+    assert windows is not None
+    below = windows[0] * torch.einsum("pwtjd,pjd->pwtj", votes, parents.pose[0])
     passed = (_shares(below, (1, 2)) * got[:, None, None]).sum(dim=3)  # [P, W, T]
     places = torch.arange(len(passed))[:, None] + torch.arange(passed.shape[1])
     return passed.new_zeros(ngrams.activation.shape[1:]).index_add(0, places.flatten(), passed.flatten(0, 1))

@@ -17,18 +17,35 @@ def info() -> dict[str, str]:
 
     from torchcaps import __version__, list_models, list_routings
     from torchcaps.data.files import data_folders
-    from torchcaps.ops import routed_path
 
     return {
         "torchcaps": __version__,
         "torch": f"{torch.__version__}, {torch.get_num_threads()} threads",
         "python": f"{platform.python_version()} on {platform.system()} {platform.machine()}",
-        "routing on the CPU": routed_path(),
-        "routing elsewhere": "torch, in chunks of children (the kernel is for CPUs)",
+        **_backends(),
         "routings": ", ".join(list_routings()),
         "models": ", ".join(list_models()),
         "data is looked for in": ", ".join(map(str, data_folders())),
     }
+
+
+def _backends() -> dict[str, str]:
+    """Who can compute each fused routing, in the order in which they are asked, and why one is passed over."""
+    from torchcaps.ops.backends import list_backends, wanted_backend
+
+    found = {}
+    for algorithm in dict.fromkeys(one.algorithm for one in list_backends()):
+        lines = []
+        last_first = list_backends()[::-1]
+        for one in sorted(last_first, key=lambda one: one.device is None):
+            if one.algorithm == algorithm:
+                asked = wanted_backend()
+                other = None if asked in (None, one.backend.name) else f"{asked} was asked for"
+                reason = one.backend.unavailable() or other
+                where = "every device" if one.device is None else f"{one.device} tensors"
+                lines.append(f"{one.backend.describe()} ({where}{f'; not used: {reason}' if reason else ''})")
+        found[f"{algorithm} routing by"] = ", else ".join(lines)
+    return found
 
 
 def models() -> dict[str, dict[str, Any]]:

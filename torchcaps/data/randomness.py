@@ -48,16 +48,15 @@ class Stream(Enum):
     WORD_VECTORS = 5
     EXPLAINED = 11  # which test items a report shows
     SAMPLES = 12  # which test images the explorer offers
-    ATTACK = 13  # where an attack begins, per restart
 
 
 def sub_seed(seed: int, stream: Stream, *path: int) -> int:
     """A seed of its own for a purpose, and within it for an epoch, a step and so on."""
     for step in (stream.value, *path):
-        seed = class_seed(seed, step)
+        seed = numbered_seed(seed, step)
     return seed
 
 
-def class_seed(seed: int, label: int) -> int:
-    """A seed of its own for a class of a data set that is cut into folds; the seed is that of the cut alone."""
-    return int(random_bits(seed, torch.tensor([label]), 1)[0, 0])
+def numbered_seed(seed: int, number: int) -> int:
+    """A seed for each of several things under a seed that nothing else has: classes cut into folds, restarts."""
+    return int(random_bits(seed, torch.tensor([number]), 1)[0, 0])

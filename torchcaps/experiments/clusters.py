@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.checks import require_count
+from torchcaps.errors import InputError
 from torchcaps.ops import dynamic_routing, gaussian_mixture, soft_kmeans
 
 if TYPE_CHECKING:
@@ -208,7 +209,7 @@ def purity(share: Tensor, labels: Tensor) -> float:
     """
     kept = labels != NOISE
     if not bool(kept.any()):
-        raise ValueError("purity needs points that belong to a cluster, but all of them are noise.")
+        raise InputError("purity needs points that belong to a cluster, but all of them are noise.")
     counts = torch.zeros(share.shape[1], int(labels.max()) + 1, dtype=torch.int64)
     ones = torch.ones(int(kept.sum()), dtype=torch.int64)
     counts.index_put_((share[kept].argmax(dim=1), labels[kept]), ones, accumulate=True)

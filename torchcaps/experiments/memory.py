@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from torchcaps.errors import StateError
+
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
@@ -21,7 +23,7 @@ def _status(field: str) -> int:
     for line in STATUS.read_text().splitlines():
         if line.startswith(field + ":"):
             return int(line.split()[1]) * 1024
-    raise RuntimeError(f"{STATUS} has no {field}")
+    raise StateError(f"{STATUS} has no {field}")
 
 
 def peak_of(function: Callable[[], object]) -> tuple[int, int]:

@@ -14,6 +14,7 @@ from torch import Tensor
 from torchcaps.data.images import DataError
 from torchcaps.data.randomness import Stream, sub_seed
 from torchcaps.data.sources import evaluation_source
+from torchcaps.errors import InputError
 from torchcaps.explorer.schemas import Card, Sample
 from torchcaps.explorer.subjects import Subject, make_subject, to_base64
 from torchcaps.pretrained import list_pretrained, load_pretrained, pretrained_card, pretrained_samples
@@ -34,7 +35,7 @@ def load_subjects(runs: Sequence[str | os.PathLike[str]], data_dir: str | None, 
     if pretrained:
         found += [_shipped(name) for name in list_pretrained()]
     if not found:
-        raise ValueError("there is nothing to explore: give runs, or leave pretrained=True.")
+        raise InputError("there is nothing to explore: give runs, or leave pretrained=True.")
     return found
 
 

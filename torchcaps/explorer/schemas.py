@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from torchcaps.analysis.iterations import MOST_ITERATIONS
+from torchcaps.errors import InputError
 
 LARGEST_POSE = 64
 """Numbers in a pose that a request may carry; models with longer ones are refused when the explorer starts."""
@@ -42,7 +43,7 @@ class Strict(BaseModel):
     def few_keys(cls, value: Any) -> Any:
         """Refuse many keys at once: of each that is not known pydantic makes a report, which takes seconds in all."""
         if isinstance(value, dict) and len(value) > MOST_KEYS:
-            raise ValueError(f"there are {len(value)} keys, more than {MOST_KEYS}")
+            raise InputError(f"there are {len(value)} keys, more than {MOST_KEYS}")
         return value
 
 

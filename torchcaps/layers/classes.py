@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.capsules import Capsules
+from torchcaps.errors import InputError
 from torchcaps.layers.grid import GridCapsules, PoseShape
 from torchcaps.ops.windows import Windows
 from torchcaps.routing.base import RoutingLike, resolve_routing
@@ -44,13 +45,11 @@ class ClassCapsules(GridCapsules):
         normalize: bool | None = None,
     ) -> None:
         routing = resolve_routing(routing).for_classes()
-        super().__init__(
-            in_types, classes, in_pose=in_pose, out_pose=out_pose, routing=routing, normalize=normalize
-        )
+        super().__init__(in_types, classes, in_pose=in_pose, out_pose=out_pose, routing=routing, normalize=normalize)
         self.coordinates = coordinates
         size = self.out_pose if isinstance(self.out_pose, int) else min(self.out_pose[0], 2)
         if coordinates and size < 2:
-            raise ValueError(
+            raise InputError(
                 f"coordinates need two numbers of the pose, {self.out_pose} has one: use coordinates=False."
             )
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from torchcaps.capsules import Capsules
 from torchcaps.checks import require_count
+from torchcaps.errors import InputError
 from torchcaps.layers.grid import GridCapsules, PoseShape
 from torchcaps.ops.result import RoutingOutput, RoutingTrace
 from torchcaps.ops.windows import Windows
@@ -117,7 +118,7 @@ class CapsuleConv1d(_CapsuleConv):
             return
         require_count("positions", positions)
         if padding or self.compete != "types":
-            raise ValueError(
+            raise InputError(
                 "weights of their own for every position go with padding=0 and compete='types' only; got "
                 f"padding={padding}, compete={self.compete!r}."
             )
@@ -144,7 +145,7 @@ class CapsuleConv1d(_CapsuleConv):
         (width,), (stride,) = self.kernel_size, self.stride
         (out,) = self.windows(tuple(capsules.activation.shape[1:-1])).out
         if out > self.positions:
-            raise ValueError(
+            raise InputError(
                 f"CapsuleConv1d has weights for {self.positions} positions of parents; a sequence of "
                 f"{capsules.activation.shape[1]} gives {out}. Shorten it, or share the weights: positions=None."
             )
@@ -168,10 +169,11 @@ def _joined(parts: list[RoutingOutput]) -> RoutingOutput:
             torch.cat([trace.activation for trace in traces], dim=2),
             torch.stack([trace.objective for trace in traces]).sum(dim=0),
         )
+    shares = [part.coupling for part in parts if part.coupling is not None]
     return RoutingOutput(
         torch.cat([part.pose for part in parts], dim=1),
         torch.cat([part.activation for part in parts], dim=1),
-        torch.cat([part.coupling for part in parts], dim=1),
+        torch.cat(shares, dim=1) if shares else None,
         joined,
     )
 
@@ -179,7 +181,7 @@ def _joined(parts: list[RoutingOutput]) -> RoutingOutput:
 def _per_dimension(name: str, value: int | tuple[int, ...], dimensions: int, least: int) -> tuple[int, ...]:
     values = value if isinstance(value, tuple) else (value,) * dimensions
     if len(values) != dimensions:
-        raise ValueError(f"{name} must be one number or {dimensions}, got {value!r}.")
+        raise InputError(f"{name} must be one number or {dimensions}, got {value!r}.")
     for number in values:
         require_count(name, number, least)
     return values

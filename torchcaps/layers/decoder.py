@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from torchcaps.capsules import Capsules, require_capsules
 from torchcaps.checks import require_count
+from torchcaps.errors import InputError
 from torchcaps.targets import object_masks
 
 
@@ -53,11 +54,11 @@ class ReconstructionDecoder(nn.Module):
         require_capsules("the decoder", capsules)
         self._check_poses(capsules.pose)
         if target is not None and len(target) != len(capsules.pose):
-            raise ValueError(f"targets for {len(target)} images, but capsules of {len(capsules.pose)}.")
+            raise InputError(f"targets for {len(target)} images, but capsules of {len(capsules.pose)}.")
         if target is None:
             require_count("objects", objects)
             if objects > self.capsules:
-                raise ValueError(f"cannot decode the {objects} longest of {self.capsules} capsules.")
+                raise InputError(f"cannot decode the {objects} longest of {self.capsules} capsules.")
             longest = capsules.activation.topk(objects, dim=1).indices  # [B, M]
             target = longest[:, 0] if objects == 1 else longest
         several = target.dim() == 2 and target.dtype != torch.bool and not target.is_floating_point()
@@ -73,6 +74,6 @@ class ReconstructionDecoder(nn.Module):
 
     def _check_poses(self, pose: Tensor) -> None:
         if pose.shape[-2:] != (self.capsules, self.dim):
-            raise ValueError(
+            raise InputError(
                 f"the decoder expects poses of {self.capsules} capsules of size {self.dim}, got {tuple(pose.shape)}."
             )

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from torchcaps.capsules import Capsules, require_capsules
 from torchcaps.checks import require_choice, require_count
+from torchcaps.errors import InputError, InputTypeError
 from torchcaps.ops.em import COMPETITIONS
 from torchcaps.ops.result import RoutingOutput
 from torchcaps.ops.windows import Windows, window_votes, windows_present
@@ -83,7 +84,7 @@ class GridCapsules(nn.Module):
 
     def windows(self, size: tuple[int, ...]) -> Windows:
         """The windows over a grid of that size."""
-        raise TypeError(f"{type(self).__name__} must implement windows(size).")
+        raise InputTypeError(f"{type(self).__name__} must implement windows(size).")
 
     def shift(self, size: tuple[int, ...], like: Tensor) -> Tensor | None:
         """What is added to the votes of each position; nothing here."""
@@ -124,7 +125,7 @@ class GridCapsules(nn.Module):
         poses = capsules.pose.flatten(1, capsules.activation.dim() - 2)
         mask = None if capsules.mask is None else capsules.mask.flatten(1, -2)
         if mask is not None and any(self.windows(tuple(capsules.activation.shape[1:-1])).padding):
-            raise ValueError(
+            raise InputError(
                 "a mask and the layer's own padding do not go together: whether a window reaches into padding would "
                 "depend on the batch. Use padding=0."
             )
@@ -153,14 +154,14 @@ class GridCapsules(nn.Module):
         fits = dimensions is None or len(size) == dimensions
         if not fits or capsules.activation.shape[-1] != self.in_types or capsules.pose.shape[arrangement:] != pose:
             grid = {None: "*positions", 1: "length", 2: "height, width"}[dimensions]
-            raise ValueError(
+            raise InputError(
                 f"{type(self).__name__} expects capsules on a grid, pose [batch, {grid}, {self.in_types}, "
                 f"{', '.join(map(str, pose))}] for {self.in_types} types; got pose {tuple(capsules.pose.shape)} and "
                 f"activation {tuple(capsules.activation.shape)}."
             )
         windows = self.windows(tuple(size))
         if min(windows.out) < 1:
-            raise ValueError(
+            raise InputError(
                 f"{type(self).__name__} slides a window of {windows.kernel} over {tuple(size)} positions, which is too "
                 "small. Use a larger input, a smaller kernel or padding."
             )
@@ -184,7 +185,7 @@ def _matrix_sizes(in_pose: PoseShape, out_pose: PoseShape) -> tuple[int, int, in
             require_count(f"{name} of a pose", value)
         if in_pose[0] == out_pose[0]:
             return in_pose[0], in_pose[1], out_pose[1]
-    raise ValueError(
+    raise InputError(
         f"poses are two vectors (sizes) or two matrices (rows, columns) with as many rows, since V = M W; "
         f"got {in_pose!r} and {out_pose!r}."
     )

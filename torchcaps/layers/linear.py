@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from torchcaps.capsules import Capsules, require_capsules
 from torchcaps.checks import require_count
+from torchcaps.errors import InputError
 from torchcaps.ops.result import RoutingOutput
 from torchcaps.routing.base import RoutingLike, resolve_routing
 
@@ -51,7 +52,7 @@ class CapsuleLinear(nn.Module):
         if in_capsules is not None:
             require_count("in_capsules", in_capsules)
         elif not shared:
-            raise ValueError("without shared=True every child has its own weights: in_capsules must be given.")
+            raise InputError("without shared=True every child has its own weights: in_capsules must be given.")
         for name, value in (("in_dim", in_dim), ("out_capsules", out_capsules), ("out_dim", out_dim)):
             require_count(name, value)
         self.in_capsules, self.in_dim, self.out_capsules, self.out_dim = (
@@ -90,15 +91,16 @@ class CapsuleLinear(nn.Module):
         """The parents together with the coupling and, if asked for, every iteration; or another number of them."""
         children = self._checked(capsules)
         routing = self.routing.with_iterations(iterations)
-        output: RoutingOutput = routing(self._votes(children), children.activation, children.mask, trace)
-        return output
+        return routing.route_votes(self._votes(children), children.pose, children.activation, children.mask, trace)
 
     def forward(self, capsules: Capsules) -> Capsules:
         """The parents; votes are not stored by routings that can do without, dynamic, optimised and EM."""
         children = self._checked(capsules)
-        routed = self.routing.route_linear(children.pose, self.effective_weight(), children.activation, children.mask)
-        if routed is None:
-            routed = self.routing(self._votes(children), children.activation, children.mask)
+        pose, activation, mask = children
+        if self.routing.fused:
+            routed = self.routing.route_linear(pose, self.effective_weight(), activation, mask)
+        else:
+            routed = self.routing.route_votes(self._votes(children), pose, activation, mask)
         return Capsules(routed.pose, routed.activation)
 
     def _votes(self, children: Capsules) -> Tensor:
@@ -114,7 +116,7 @@ class CapsuleLinear(nn.Module):
             hint = (
                 "" if self.shared or dim != self.in_dim else " With shared=True and in_capsules=None any number fits."
             )
-            raise ValueError(
+            raise InputError(
                 f"CapsuleLinear expects {count} input capsules of size {self.in_dim}, "
                 f"got pose of shape {tuple(capsules.pose.shape)}.{hint}"
             )

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from torchcaps.capsules import Capsules
 from torchcaps.checks import require_choice, require_count, require_finite, require_float, require_mask
+from torchcaps.errors import InputError
 from torchcaps.ops.squash import SQUASH_KINDS, squash
 
 
@@ -17,13 +18,13 @@ def require_features(layer: str, features: Tensor, conv: nn.Conv1d | nn.Conv2d) 
     dimensions = len(conv.kernel_size)
     if features.dim() != 2 + dimensions or features.shape[1] != conv.in_channels:
         sizes = "length" if dimensions == 1 else "height, width"
-        raise ValueError(
+        raise InputError(
             f"{layer} expects features of shape [batch, {conv.in_channels}, {sizes}], got {tuple(features.shape)}."
         )
     padding = conv.padding if isinstance(conv.padding, tuple) else (0,) * dimensions
     sizes_and_kernels = zip(features.shape[2:], conv.kernel_size, padding, strict=True)
     if any(size + 2 * around < kernel for size, kernel, around in sizes_and_kernels):
-        raise ValueError(
+        raise InputError(
             f"{layer} slides a window of {tuple(conv.kernel_size)} over features of size {tuple(features.shape[2:])}, "
             "which is too small. Use a larger input, a smaller kernel or padding."
         )
@@ -40,7 +41,7 @@ class _PrimaryCapsules(nn.Module):
         """Zeros around the features, per dimension."""
         padding = self.conv.padding
         if isinstance(padding, str):
-            raise ValueError(f"padding must be a number of zeros, got {padding!r}.")
+            raise InputError(f"padding must be a number of zeros, got {padding!r}.")
         return padding
 
     def __init__(self, types: int, dim: int, squash: str) -> None:
@@ -59,7 +60,7 @@ class _PrimaryCapsules(nn.Module):
         if mask is not None:
             require_mask("mask", mask, (len(features), *features.shape[2:]), meaning="[batch, *positions]")
             if any(self.padding):
-                raise ValueError(
+                raise InputError(
                     "a mask and the convolution's own padding do not go together: whether a window reaches into "
                     "padding would depend on the batch. Use padding=0, and pad the features where needed."
                 )

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from torchcaps.capsules import Capsules
 from torchcaps.checks import require_count, require_finite, require_float
+from torchcaps.errors import InputError
 from torchcaps.layers import CapsuleLinear, PrimaryCapsules2d, ReconstructionDecoder
 from torchcaps.models.convolution import Conv, ConvTrunk, convolution
 from torchcaps.models.output import ModelOutput
@@ -55,10 +56,10 @@ class CapsNet(nn.Module):
         super().__init__()
         require_count("objects", objects)
         if objects > classes:
-            raise ValueError(f"an image cannot show {objects} objects of different classes among {classes}.")
+            raise InputError(f"an image cannot show {objects} objects of different classes among {classes}.")
         self.image_shape, self.classes, self.objects = image_shape, classes, objects
         if not stem or primary.channels % primary_dim:
-            raise ValueError(
+            raise InputError(
                 f"a CapsNet needs at least one convolution in its stem, and primary channels that are a multiple of "
                 f"primary_dim; got {len(stem)} convolutions, {primary.channels} channels, {primary_dim}-D capsules."
             )
@@ -90,7 +91,7 @@ def require_images(images: Tensor, image_shape: tuple[int, int, int]) -> None:
     """Raise unless these are images of that shape."""
     require_float("images", images)
     if images.dim() != 4 or tuple(images.shape[1:]) != image_shape:
-        raise ValueError(
+        raise InputError(
             f"expected images of shape [batch, {', '.join(map(str, image_shape))}], got {tuple(images.shape)}. "
             "create_model(..., input_shape=…) makes a model for other sizes."
         )

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from torch import nn
 
+from torchcaps.errors import InputError
+
 
 class Conv(NamedTuple):
     """A convolution: output channels, kernel size, stride, padding."""
@@ -30,7 +32,7 @@ def convolution(name: str, sizes: Sequence[int]) -> Conv:
     least = (1, 1, 1, 0)
     whole = all(isinstance(size, int) and not isinstance(size, bool) for size in sizes)
     if not whole or not 2 <= len(sizes) <= len(least) or any(map(int.__lt__, sizes, least)):
-        raise ValueError(
+        raise InputError(
             f"{name} takes convolutions as [channels, kernel], and if wanted stride and padding behind, in whole "
             f"numbers; got {sizes!r}."
         )

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.capsules import Capsules
+from torchcaps.errors import InputError
 from torchcaps.layers import CapsuleConv2d, ClassCapsules, MatrixPrimaryCapsules2d
 from torchcaps.models.capsnet import require_images
 from torchcaps.models.cnn import CNN, hidden_width, parameter_count
@@ -100,7 +101,7 @@ def matrix_capsnet(
     ``channels=64, types=(8, 16, 16)``. Images smaller than 17×17 are centred on a black canvas of that size.
     """
     if len(types) != 3:
-        raise ValueError(f"types must be three numbers: primary, first and second capsule layer; got {types!r}.")
+        raise InputError(f"types must be three numbers: primary, first and second capsule layer; got {types!r}.")
     return MatrixCapsNet(
         image_shape,
         classes,

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from torch import nn
 
 from torchcaps.checks import require_choice, require_count
+from torchcaps.errors import InputError
 
 ModelFactory = Callable[..., nn.Module]
 Reads = Literal["images", "words"]
@@ -26,7 +27,7 @@ def register_model(name: str, reads: Reads = "images") -> Callable[[ModelFactory
 
     def register(factory: ModelFactory) -> ModelFactory:
         if name in _models:
-            raise ValueError(f"a model named {name!r} is already registered; choose another name.")
+            raise InputError(f"a model named {name!r} is already registered; choose another name.")
         _models[name] = factory, reads
         return factory
 
@@ -71,7 +72,7 @@ def create_model(name: str, input_shape: Sequence[int] | None = None, classes: i
         isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in shape
     ):
         meaning = "(channels, height, width)" if reads == "images" else "(words, size of a word's vector)"
-        raise ValueError(f"input_shape of {name} must be {meaning}, got {input_shape!r}.")
+        raise InputError(f"input_shape of {name} must be {meaning}, got {input_shape!r}.")
     require_count("classes", classes, least=2)
     parameters = list(inspect.signature(factory).parameters)
     for option in options:

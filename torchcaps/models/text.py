@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from torchcaps.capsules import Capsules
 from torchcaps.checks import require_count
+from torchcaps.errors import InputError
 from torchcaps.layers import CapsuleConv1d, CapsuleLinear, ClassCapsules, PrimaryCapsules1d
 from torchcaps.models.output import ModelOutput
 from torchcaps.models.registry import register_model
@@ -75,7 +76,7 @@ class CapsuleBranch(nn.Module):
         positions = None
         if length is not None:
             if length < self.shortest:
-                raise ValueError(
+                raise InputError(
                     f"n-grams of {ngram} in windows of {window} need length ≥ {self.shortest}, got {length}."
                 )
             positions = (length - ngram) // stride + 2 - window
@@ -245,7 +246,7 @@ class TextCapsNet(nn.Module):
         """What the branches see: vectors ``[B, dim, L']`` and mask ``[B, L']``."""
         if self.length is not None:
             if numbers.shape[1] > self.length:
-                raise ValueError(
+                raise InputError(
                     f"this model has weights for texts of up to {self.length} words (its option length), got "
                     f"{numbers.shape[1]}. Cut the texts, or share the weights along the text: length=None."
                 )
@@ -272,7 +273,7 @@ def _routing_options(
     options = {"name": routing} if isinstance(routing, str) else dict(routing)
     name = options.get("name")  # the resolver of routings tells if there is none
     if name == "em":
-        raise ValueError(
+        raise InputError(
             "a text capsule's probability is the length of its pose, which EM routing does not make: choose dynamic, "
             "optimized or kmeans."
         )
@@ -280,7 +281,7 @@ def _routing_options(
         options.setdefault("squash", squash)
     wanted = [name for name, on in flags.items() if on] + ["partial_sampling"] * (partial_sampling is not None)
     if wanted and name is not None and name != "dynamic":
-        raise ValueError(
+        raise InputError(
             f"{', '.join(wanted)}: stabilisers of dynamic routing, which {name!r} does not have. Switch "
             "them off (partial_sampling: null) or use routing 'dynamic'."
         )

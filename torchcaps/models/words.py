@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torchcaps.checks import require_count
+from torchcaps.errors import InputError
 
 PADDING = 0
 
@@ -41,7 +42,7 @@ class WordVectors(nn.Module):
     def load(self, vectors: Tensor) -> None:
         """Begin with these vectors ``[words, dim]``."""
         if vectors.shape != self.table.weight.shape:
-            raise ValueError(
+            raise InputError(
                 f"the model has word vectors of shape {tuple(self.table.weight.shape)}, got {tuple(vectors.shape)}."
             )
         with torch.no_grad():
@@ -57,14 +58,14 @@ class WordVectors(nn.Module):
 
 def _require_numbers(numbers: Tensor, words: int) -> None:
     if numbers.dtype != torch.int64 or numbers.dim() != 2 or not numbers.shape[1]:
-        raise ValueError(
+        raise InputError(
             f"expected the numbers of words, int64 of shape [batch, length], got {numbers.dtype} of shape "
             f"{tuple(numbers.shape)}. Vocabulary.encode_batch makes them."
         )
     if not torch.compiler.is_compiling() and numbers.numel() and numbers.device.type == "cpu":
         low, high = (int(bound) for bound in numbers.aminmax())
         if low < 0 or high >= words:
-            raise ValueError(
+            raise InputError(
                 f"the numbers of words must be in 0 … {words - 1}, got values from {low} to {high}. Was the text "
                 "encoded with another vocabulary?"
             )
@@ -73,6 +74,6 @@ def _require_numbers(numbers: Tensor, words: int) -> None:
 def require_sizes(ngrams: Sequence[int]) -> None:
     """Raise unless these are sizes of n-grams."""
     if not isinstance(ngrams, Sequence) or not ngrams:
-        raise ValueError(f"ngrams is a list with at least one size of n-grams, such as [3, 4, 5]; got {ngrams!r}.")
+        raise InputError(f"ngrams is a list with at least one size of n-grams, such as [3, 4, 5]; got {ngrams!r}.")
     for size in ngrams:
         require_count("a size of n-grams", size)

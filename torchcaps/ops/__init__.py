@@ -5,13 +5,12 @@ Every algorithm has a line-by-line reference in its folder, which the tests comp
 """
 
 from torchcaps.ops.baselines import frozen_routing, random_coupling, random_routing, uniform_routing
-from torchcaps.ops.dynamic import dynamic_routing, sample_parents
+from torchcaps.ops.dynamic import RoutedOutput, dynamic_routing, routed_linear, routed_path, sample_parents
 from torchcaps.ops.em import em_routing, routed_em
 from torchcaps.ops.gmm import GaussianMixture, gaussian_mixture
 from torchcaps.ops.kmeans import SoftKMeans, kmeans_routing, soft_kmeans
 from torchcaps.ops.optimized import optimized_routing
 from torchcaps.ops.result import RoutingOutput, RoutingTrace, vector_output
-from torchcaps.ops.routed import RoutedOutput, routed_linear, routed_path
 from torchcaps.ops.schedules import Schedule, annealed, counting
 from torchcaps.ops.squash import SQUASH_KINDS, length, squash
 from torchcaps.ops.windows import Windows

@@ -25,5 +25,5 @@ from torch import Tensor
 
 
 def finite_or_nan(x: Tensor) -> Tensor:
-    """X where it is finite, NaN where it is NaN or infinite; the gradient of x where that is finite, NaN elsewhere."""
+    """x where it is finite, NaN where it is NaN or infinite; the gradient of x where that is finite, NaN elsewhere."""
     return x + 0 * x  # 0·∞ = NaN

@@ -34,13 +34,14 @@ class RoutingOutput(NamedTuple):
     Attributes:
         pose: ``[B, J, D]``.
         activation: ``[B, J]``.
-        coupling: ``[B, I, J]``: the share of child i that went to parent j in the last iteration.
+        coupling: ``[B, I, J]``: the share of child i that went to parent j in the last iteration; None if it was not
+            asked for, or no routing took place that could say.
         trace: the iterations one by one, if they were asked for.
     """
 
     pose: Tensor
     activation: Tensor
-    coupling: Tensor
+    coupling: Tensor | None = None
     trace: RoutingTrace | None = None
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from torchcaps.checks import require_choice, require_count
+from torchcaps.errors import InputError, InputTypeError
 
 Schedule = float | list[float] | tuple[float, ...] | Callable[[int], float]
 """A constant, one value per iteration, or a function of the iteration t = 0, 1, …"""
@@ -62,7 +63,7 @@ def resolve_schedule(name: str, schedule: Schedule, iterations: int) -> list[flo
         given = [schedule(t) for t in range(iterations)]
     elif isinstance(schedule, list | tuple):
         if len(schedule) < iterations:
-            raise ValueError(
+            raise InputError(
                 f"{name} gives {len(schedule)} values for {iterations} iterations. "
                 "Give one value per iteration, a constant, or a function of the iteration."
             )
@@ -72,10 +73,10 @@ def resolve_schedule(name: str, schedule: Schedule, iterations: int) -> list[flo
     values = []
     for t, value in enumerate(given):
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise TypeError(
+            raise InputTypeError(
                 f"{name} must be a number, one number per iteration, or a function of the iteration; got {value!r}."
             )
         if not 0 < value < math.inf:
-            raise ValueError(f"{name} must be positive and finite, got {value} in iteration {t + 1}.")
+            raise InputError(f"{name} must be positive and finite, got {value} in iteration {t + 1}.")
         values.append(float(value))
     return values

@@ -12,7 +12,6 @@ from torchcaps.checks import require_choice, require_finite, require_float
 from torchcaps.ops.finite import finite_or_nan
 
 
-
 class _Kind(NamedTuple):
     """v = f(n)·s for a vector s of length n > 0."""
 

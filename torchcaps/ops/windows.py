@@ -54,6 +54,8 @@ class Windows(NamedTuple):
         return _links(self)
 
 
+# Kept as arrays, not as tensors: while a model is exported, tensors are stand-ins that must not be kept.
+@functools.lru_cache(maxsize=64)
 def _table(windows: Windows) -> np.ndarray:
     table, inside = np.zeros((1, 1), dtype=np.int64), np.ones((1, 1), dtype=bool)
     sizes = zip(windows.size, windows.kernel, windows.stride, windows.padding, windows.out, strict=True)
@@ -65,7 +67,6 @@ def _table(windows: Windows) -> np.ndarray:
     return np.where(inside, table, -1)
 
 
-# Kept as arrays, not as tensors: while a model is exported, tensors are stand-ins that must not be kept.
 @functools.lru_cache(maxsize=64)
 def _links(windows: Windows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     table = _table(windows)

@@ -5,15 +5,29 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
 from torchcaps.checks import require_choice, require_count
+from torchcaps.errors import InputError, InputTypeError, StateError
+from torchcaps.ops.plan import Plan, option_names
 from torchcaps.ops.result import RoutingOutput
-from torchcaps.ops.routed import routed_linear
 from torchcaps.ops.windows import Windows
 from torchcaps.routing.windows import route_each_window
+
+
+def _option(name: str) -> property:
+    """An option of a routing's plan as an attribute of the routing."""
+
+    def get(self: Routing) -> Any:
+        return getattr(self.plan, name)
+
+    def put(self: Routing, value: Any) -> None:
+        self.plan = replace(self.plan, **{name: value})
+
+    return property(get, put, doc=f"``{name}`` of the plan.")
 
 
 class Routing(nn.Module):
@@ -22,7 +36,9 @@ class Routing(nn.Module):
     A layer calls :meth:`build` once with its sizes; parameters that depend on them are made there. Using one
     instance in two layers of the same sizes shares its parameters, as with any module.
 
-    Subclasses implement :meth:`forward`, and :meth:`make_parameters` if they have any.
+    Subclasses implement :meth:`forward`, and :meth:`make_parameters` if they have any. One that looks at the children's
+    poses beside their votes says so by :attr:`needs_poses` and takes them: ``forward(votes, activation, mask, trace,
+    poses)``.
     """
 
     permutation_invariant: bool = True
@@ -40,6 +56,18 @@ class Routing(nn.Module):
     normalized_weights: bool = False
     """True where the algorithm assumes W_ij / ‖W_ij‖_F; capsule layers follow it unless told otherwise."""
 
+    needs_poses: bool = False
+    """True where the algorithm looks at the children's poses, too: ``forward`` is then given them as ``poses``."""
+
+    plan: Plan
+    """The options, where the algorithm has a plan for them; each of them is an attribute of the module as well."""
+
+    def __init_subclass__(cls, plan: type[Plan] | None = None, **rest: Any) -> None:
+        """``class DynamicRouting(Routing, plan=DynamicPlan)`` has that plan's options as attributes."""
+        super().__init_subclass__(**rest)
+        for name in option_names(plan) if plan is not None else ():
+            setattr(cls, name, _option(name))
+
     def __init__(self) -> None:
         super().__init__()
         self._sizes: tuple[int | None, int, int] | None = None
@@ -51,7 +79,7 @@ class Routing(nn.Module):
             self.make_parameters(children, parents, size)
             self._sizes = sizes
         elif self._sizes != sizes:
-            raise ValueError(
+            raise InputError(
                 f"this {type(self).__name__} already belongs to a layer with (children, parents, pose size) = "
                 f"{self._sizes}; a layer with {sizes} needs its own instance."
             )
@@ -77,25 +105,34 @@ class Routing(nn.Module):
         """The same for matrix poses, of which a number of a vote is made from one row only."""
         return self.initial_std(children, parents, rows * columns) * float(rows**0.5)
 
-    def fused_options(self) -> dict[str, Any] | None:
-        """Options of :func:`torchcaps.ops.routed_linear` that give this very routing, or None if there are none."""
-        return None
+    @property
+    def fused(self) -> bool:
+        """Whether :meth:`route_linear` can do without storing votes."""
+        return False
 
     def route_linear(
-        self, poses: Tensor, weight: Tensor, activation: Tensor, mask: Tensor | None = None
-    ) -> RoutingOutput | None:
-        """Votes of fully connected children and their routing in one, without storing votes; None if it cannot.
+        self,
+        poses: Tensor,
+        weight: Tensor,
+        activation: Tensor,
+        mask: Tensor | None = None,
+        coupling: bool = False,
+    ) -> RoutingOutput:
+        """Votes of fully connected children and their routing in one: for routings that are :attr:`fused`.
 
         Shapes:
             poses ``[B, I, d]``, weight ``[I, J, d, D]`` or ``[J, d, D]``, activation and mask ``[B, I]`` →
-            pose ``[B, J, D]``, activation ``[B, J]``; the coupling is empty.
+            pose ``[B, J, D]``, activation ``[B, J]``, coupling ``[B, I, J]`` if asked for.
         """
-        options = self.fused_options()
-        if options is None:
-            return None
-        amended = activation if options.get("amend") else None
-        pose, length, _ = routed_linear(poses, weight, activation=amended, mask=mask, **options)
-        return RoutingOutput(pose, length, pose.new_empty(0))
+        raise InputTypeError(f"{type(self).__name__} is not fused: it routes votes.")
+
+    def route_votes(
+        self, votes: Tensor, poses: Tensor, activation: Tensor | None, mask: Tensor | None, trace: bool = False
+    ) -> RoutingOutput:
+        """Route votes ``[B, I, J, D]`` of children with poses ``[B, I, d]``, which only some algorithms look at."""
+        more = {"poses": poses} if self.needs_poses else {}
+        output: RoutingOutput = self(votes, activation, mask, trace, **more)
+        return output
 
     def route_windows(
         self,
@@ -119,7 +156,7 @@ class Routing(nn.Module):
             those of :func:`torchcaps.ops.routed_em`.
         """
         if compete != "types":
-            raise ValueError(
+            raise InputError(
                 f"{type(self).__name__} routes every window on its own, compete='types'; "
                 f"{compete!r} is known to EM routing only."
             )
@@ -135,7 +172,7 @@ class Routing(nn.Module):
         if iterations is None:
             return self
         if not hasattr(self, "iterations"):
-            raise ValueError(f"{type(self).__name__} has no iterations, so it cannot have another number of them.")
+            raise InputError(f"{type(self).__name__} has no iterations, so it cannot have another number of them.")
         require_count("iterations", iterations)
         other = copy.copy(self)
         other.iterations = iterations  # type: ignore[assignment] # not every Routing has them
@@ -144,7 +181,7 @@ class Routing(nn.Module):
     def require_built(self) -> None:
         """Raise unless the sizes are known."""
         if self._sizes is None:
-            raise RuntimeError(
+            raise StateError(
                 f"{type(self).__name__} has parameters whose sizes are not known yet: give it to a capsule layer, "
                 "or call build(children, parents, size) first."
             )
@@ -157,7 +194,7 @@ class Routing(nn.Module):
         trace: bool = False,
     ) -> RoutingOutput:
         """Route votes ``[B, I, J, D]`` from children with activation and mask ``[B, I]``."""
-        raise TypeError(f"{type(self).__name__} must implement forward(votes, activation, mask, trace).")
+        raise InputTypeError(f"{type(self).__name__} must implement forward(votes, activation, mask, trace).")
 
 
 class FunctionRouting(Routing):
@@ -166,9 +203,12 @@ class FunctionRouting(Routing):
     def __init__(self, function: Callable[..., RoutingOutput], **options: Any) -> None:
         super().__init__()
         known = inspect.signature(function).parameters
+        self.needs_poses = "poses" in known
         if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
             for option in options:
-                require_choice(f"option of routing {function.__name__}", option, set(known) - _CALL_ARGUMENTS)
+                require_choice(
+                    f"option of routing {function.__name__}", option, set(known) - _CALL_ARGUMENTS - {"poses"}
+                )
         self.function = function
         self.options = options
 
@@ -178,9 +218,11 @@ class FunctionRouting(Routing):
         activation: Tensor | None = None,
         mask: Tensor | None = None,
         trace: bool = False,
+        poses: Tensor | None = None,
     ) -> RoutingOutput:
         """Call the function."""
-        return self.function(votes, activation=activation, mask=mask, trace=trace, **self.options)
+        more = {"poses": poses} if self.needs_poses else {}
+        return self.function(votes, activation=activation, mask=mask, trace=trace, **more, **self.options)
 
     def extra_repr(self) -> str:
         """Show the function's name and options."""
@@ -191,6 +233,7 @@ RoutingLike = str | Routing | Mapping[str, Any]
 """A registered name, an instance, or ``{"name": …, **options}`` as in a recipe."""
 
 _CALL_ARGUMENTS = {"votes", "activation", "mask", "trace"}
+"""Of every routing function; one that needs the children's poses takes ``poses`` as well."""
 _routings: dict[str, Callable[..., Routing]] = {}
 _Registered = TypeVar("_Registered", bound=Callable[..., Any])
 
@@ -217,15 +260,15 @@ def register_routing(name: str) -> Callable[[_Registered], _Registered]:
 
     def register(routing: _Registered) -> _Registered:
         if name in _routings:
-            raise ValueError(f"a routing named {name!r} is already registered; choose another name.")
+            raise InputError(f"a routing named {name!r} is already registered; choose another name.")
         if isinstance(routing, type):
             if not issubclass(routing, Routing):
-                raise TypeError(f"{routing.__name__} must be a subclass of torchcaps.routing.Routing.")
+                raise InputTypeError(f"{routing.__name__} must be a subclass of torchcaps.routing.Routing.")
             _routings[name] = routing
         else:
             missing = _CALL_ARGUMENTS - set(inspect.signature(routing).parameters)
             if missing:
-                raise TypeError(
+                raise InputTypeError(
                     f"a routing function takes (votes, *, activation, mask, trace, **options); "
                     f"{routing.__name__} lacks {', '.join(sorted(missing))}."
                 )
@@ -254,13 +297,13 @@ def resolve_routing(routing: RoutingLike) -> Routing:
         options = dict(routing)
         name = options.pop("name", None)
         if name is None:
-            raise ValueError(f"a routing given as a mapping needs a 'name', got {dict(routing)!r}.")
+            raise InputError(f"a routing given as a mapping needs a 'name', got {dict(routing)!r}.")
     elif isinstance(routing, str):
         name, options = routing, {}
     else:
-        raise TypeError(f"a routing is a name, a mapping with a name, or a Routing instance, got {routing!r}.")
+        raise InputTypeError(f"a routing is a name, a mapping with a name, or a Routing instance, got {routing!r}.")
     require_choice("routing", name, _routings)
     try:
         return _routings[name](**options)
     except TypeError as error:
-        raise TypeError(f"routing {name!r} cannot be made with {options}: {error}") from error
+        raise InputTypeError(f"routing {name!r} cannot be made with {options}: {error}") from error

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.checks import require_choice
+from torchcaps.errors import InputError, InputTypeError
 from torchcaps.ops import SQUASH_KINDS, RoutingOutput, frozen_routing, random_routing, uniform_routing
 from torchcaps.routing.base import Routing, RoutingLike, register_routing, resolve_routing
 
@@ -40,7 +41,7 @@ class RandomRouting(Routing):
         super().__init__()
         require_choice("squash kind", squash, SQUASH_KINDS)
         if not isinstance(seed, int):
-            raise TypeError(f"seed must be an integer, got {seed!r}.")
+            raise InputTypeError(f"seed must be an integer, got {seed!r}.")
         self.seed, self.squash = seed, squash
 
     def forward(
@@ -83,17 +84,17 @@ class FrozenRouting(Routing):
         super().__init__()
         require_choice("squash kind", squash, SQUASH_KINDS)
         if not isinstance(after, int) or isinstance(after, bool) or after < 0:
-            raise ValueError(f"after is a number of training batches, at least 0; got {after!r}.")
+            raise InputError(f"after is a number of training batches, at least 0; got {after!r}.")
         self.after = after
         self.source, self.squash = resolve_routing(source), squash
-        self.couplings_sum_to_one = self.source.couplings_sum_to_one
+        self.couplings_sum_to_one, self.needs_poses = self.source.couplings_sum_to_one, self.source.needs_poses
         self._frozen = False  # the same as is_frozen, as a Python value: reading it never waits for a device
         self.register_load_state_dict_post_hook(_remember_frozen)  # type: ignore[no-untyped-call]
 
     def make_parameters(self, children: int | None, parents: int, size: int) -> None:
         """Make the table ``[I, J]``."""
         if children is None:
-            raise ValueError(
+            raise InputError(
                 "frozen routing keeps one coupling per child, so the number of children must be fixed: "
                 "give the layer in_capsules, or use 'uniform' or 'random'."
             )
@@ -103,11 +104,19 @@ class FrozenRouting(Routing):
         self.register_buffer("is_frozen", torch.zeros((), dtype=torch.bool))
         self.register_buffer("batches", torch.zeros((), dtype=torch.int64))
 
-    def freeze(self, votes: Tensor, activation: Tensor | None = None, mask: Tensor | None = None) -> None:
+    def freeze(
+        self,
+        votes: Tensor,
+        activation: Tensor | None = None,
+        mask: Tensor | None = None,
+        poses: Tensor | None = None,
+    ) -> None:
         """Keep the source's coupling for these votes ``[B, I, J, D]``, averaged over the images that have the child."""
         self.require_built()
         with torch.no_grad():
-            total = self.source(votes, activation, mask).coupling.sum(dim=0)  # [I, J]
+            found = self._by_source(votes, activation, mask, False, poses).coupling
+            assert found is not None
+            total = found.sum(dim=0)  # [I, J]
             seen = votes.new_full((1, 1), len(votes)) if mask is None else mask.sum(dim=0)[:, None]
             even = 1 / votes.shape[2]  # for children that no image has
             self.coupling.copy_(torch.where(seen > 0, total / seen.clamp_min(1), even))
@@ -120,6 +129,7 @@ class FrozenRouting(Routing):
         activation: Tensor | None = None,
         mask: Tensor | None = None,
         trace: bool = False,
+        poses: Tensor | None = None,
     ) -> RoutingOutput:
         """Route votes ``[B, I, J, D]``."""
         self.require_built()
@@ -127,11 +137,15 @@ class FrozenRouting(Routing):
             if int(self.batches) < self.after:
                 self.batches += 1
             else:
-                self.freeze(votes, activation, mask)
+                self.freeze(votes, activation, mask, poses)
         if self.after > 0 and not self._frozen:
-            output: RoutingOutput = self.source(votes, activation, mask, trace)
-            return output
+            return self._by_source(votes, activation, mask, trace, poses)
         return frozen_routing(votes, self.coupling, squash=self.squash, mask=mask, trace=trace)
+
+    def _by_source(
+        self, votes: Tensor, activation: Tensor | None, mask: Tensor | None, trace: bool, poses: Tensor | None
+    ) -> RoutingOutput:
+        return self.source.route_votes(votes, votes if poses is None else poses, activation, mask, trace)
 
 
 def _remember_frozen(module: nn.Module, _: object) -> None:

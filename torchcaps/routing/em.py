@@ -2,47 +2,46 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
-from torchcaps.ops import RoutingOutput, Schedule, Windows, em_routing, routed_em
-from torchcaps.ops.schedules import named_schedule, resolve_schedule
+from torchcaps.ops import RoutingOutput, Schedule, Windows
+from torchcaps.ops.em.grid import route_grid
+from torchcaps.ops.em.plan import EMPlan
+from torchcaps.ops.em.routing import route_votes
+from torchcaps.ops.plan import make_plan, takes_options
 from torchcaps.routing.base import Routing, register_routing
 
 
 @register_routing("em")
-class EMRouting(Routing):
+class EMRouting(Routing, plan=EMPlan):
     """Routing by fitting Gaussians (Hinton et al. 2018): :func:`torchcaps.ops.em_routing` with learned β_u and β_a.
 
     Args:
         iterations: r.
         inverse_temperature: λ; ``authors``, ``authors-class``, ``counting``, a constant, one value per iteration,
             or a function of the iteration. Not given: ``authors``, and ``authors-class`` in a layer of classes.
-        variance_floor: least variance.
-        mass: what an even share of the children counts as; None for raw sums.
-        compete_within: None, or the number of neighbouring parents among which children compete.
+        options: ``variance_floor``, ``mass`` and ``compete_within``; see :class:`~torchcaps.ops.em.plan.EMPlan`.
     """
 
     competition = "positions"
+    plan: EMPlan
+    iterations: int
+    inverse_temperature: Schedule | str
     beta_u: nn.Parameter
     beta_a: nn.Parameter
 
+    @takes_options(EMPlan)
     def __init__(
-        self,
-        iterations: int = 3,
-        *,
-        inverse_temperature: Schedule | str | None = None,
-        variance_floor: float = 1e-4,
-        mass: float | None = 100.0,
-        compete_within: int | None = None,
+        self, iterations: int = 3, *, inverse_temperature: Schedule | str | None = None, **options: Any
     ) -> None:
         super().__init__()
         self.given_temperature = inverse_temperature is not None
-        inverse_temperature = "authors" if inverse_temperature is None else inverse_temperature
-        resolve_schedule("inverse_temperature", named_schedule(inverse_temperature), iterations)
-        self.iterations, self.inverse_temperature = iterations, inverse_temperature
-        self.variance_floor, self.mass, self.compete_within = variance_floor, mass, compete_within
-        self.couplings_sum_to_one = compete_within is None
+        temperature = "authors" if inverse_temperature is None else inverse_temperature
+        self.plan = make_plan(EMPlan, iterations=iterations, inverse_temperature=temperature, **options)
+        self.couplings_sum_to_one = self.plan.compete_within is None
 
     def make_parameters(self, children: int | None, parents: int, size: int) -> None:
         """Make β_u and β_a ``[J]``, one each per parent."""
@@ -78,26 +77,22 @@ class EMRouting(Routing):
     ) -> RoutingOutput:
         """Route votes ``[B, I, J, D]`` of children with activation ``[B, I]``, which is required."""
         self.require_built()
-        return em_routing(
-            votes,
-            activation,
-            self.beta_u,
-            self.beta_a,
-            self.iterations,
-            inverse_temperature=self.inverse_temperature,
-            mask=mask,
-            variance_floor=self.variance_floor,
-            mass=self.mass,
-            compete_within=self.compete_within,
-            trace=trace,
-        )
+        return route_votes(votes, activation, self.beta_u, self.beta_a, self.plan, mask=mask, trace=trace)
+
+    @property
+    def fused(self) -> bool:
+        """Not with ``compete_within``."""
+        return self.plan.compete_within is None
 
     def route_linear(
-        self, poses: Tensor, weight: Tensor, activation: Tensor, mask: Tensor | None = None
-    ) -> RoutingOutput | None:
-        """Fully connected children by :func:`torchcaps.ops.routed_em`; not with ``compete_within``."""
-        if self.compete_within is not None:
-            return None
+        self,
+        poses: Tensor,
+        weight: Tensor,
+        activation: Tensor,
+        mask: Tensor | None = None,
+        coupling: bool = False,
+    ) -> RoutingOutput:
+        """Fully connected children by :func:`torchcaps.ops.routed_em`."""
         if weight.dim() == 4:  # all children as types at one position
             windows, weight = Windows((1,), (1,), (1,), (0,)), weight[None]
             poses, activation, mask = poses[:, None], activation[:, None], None if mask is None else mask[:, None]
@@ -108,8 +103,9 @@ class EMRouting(Routing):
                 activation[..., None],
                 None if mask is None else mask[..., None],
             )
-        output = self.route_windows(poses[..., None, :], weight, activation, windows, mask=mask)
-        return RoutingOutput(output.pose[:, 0], output.activation[:, 0], output.coupling)
+        output = self.route_windows(poses[..., None, :], weight, activation, windows, mask=mask, coupling=coupling)
+        shares = None if output.coupling is None else output.coupling[:, 0].flatten(1, 2)
+        return RoutingOutput(output.pose[:, 0], output.activation[:, 0], shares)
 
     def route_windows(
         self,
@@ -126,25 +122,10 @@ class EMRouting(Routing):
     ) -> RoutingOutput:
         """Route the votes in all windows of a grid by :func:`torchcaps.ops.routed_em`, which stores no votes."""
         self.require_built()
-        if self.compete_within is not None:
-            raise ValueError("compete_within is for a plain set of parents; on a grid, give the layer compete='types'.")
-        return routed_em(
-            poses,
-            weight,
-            activation,
-            self.beta_u,
-            self.beta_a,
-            windows,
-            self.iterations,
-            shift=shift,
-            mask=mask,
-            inverse_temperature=self.inverse_temperature,
-            variance_floor=self.variance_floor,
-            mass=self.mass,
-            compete=compete,
-            coupling=coupling,
-            trace=trace,
-        )
+        return route_grid(
+            poses, weight, activation, self.beta_u, self.beta_a, windows, self.plan, shift=shift, mask=mask,
+            compete=compete, coupling=coupling, trace=trace,
+        )  # fmt: skip
 
     def extra_repr(self) -> str:
         """Show iterations and λ."""

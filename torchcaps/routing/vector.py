@@ -7,70 +7,66 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from torchcaps.checks import require_choice, require_count
+from torchcaps.checks import require_choice
+from torchcaps.errors import InputError
 from torchcaps.ops import (
     SQUASH_KINDS,
     RoutingOutput,
     Schedule,
-    dynamic_routing,
     kmeans_routing,
     optimized_routing,
     sample_parents,
 )
-from torchcaps.ops.dynamic.routing import GRADIENTS, UPDATES
+from torchcaps.ops.dynamic.linear import route_linear
+from torchcaps.ops.dynamic.plan import DynamicPlan
+from torchcaps.ops.dynamic.routing import route_votes
 from torchcaps.ops.kmeans.routing import DISTANCES
+from torchcaps.ops.plan import make_plan, takes_options
 from torchcaps.ops.schedules import resolve_schedule
 from torchcaps.routing.base import Routing, register_routing
 
 
 @register_routing("dynamic")
-class DynamicRouting(Routing):
+class DynamicRouting(Routing, plan=DynamicPlan):
     """Routing by agreement (Sabour et al. 2017): :func:`torchcaps.ops.dynamic_routing` with what it can learn.
 
     Args:
         iterations: r.
-        squash: a kind of :func:`torchcaps.ops.squash`.
-        update: ``accumulate`` the agreements (the paper) or ``replace`` them.
-        gradient: through ``all`` iterations or only the ``last``.
         bias: learn a bias of the parents, initially 0.1 as in the authors' code. Off in the paper's counts.
         prior: learn the initial logits, per child and parent (per parent if the number of children is open).
-        leaky: a child may go nowhere.
-        amend: a child counts by its activation.
         partial_sampling: in training, the fraction of the parents, drawn anew with torch's generator whenever
             the layer routes, that the children may choose from; None for all.
+        options: ``squash``, ``update``, ``gradient``, ``leaky`` and ``amend``; see
+            :class:`~torchcaps.ops.dynamic.plan.DynamicPlan`.
     """
 
+    plan: DynamicPlan
+    iterations: int
+
+    @takes_options(DynamicPlan, "kind", "alpha")
     def __init__(
         self,
         iterations: int = 3,
         *,
-        squash: str = "sabour",
-        update: str = "accumulate",
-        gradient: str = "all",
         bias: bool = False,
         prior: bool = False,
-        leaky: bool = False,
-        amend: bool = False,
         partial_sampling: float | None = None,
+        **options: Any,
     ) -> None:
         super().__init__()
-        require_count("iterations", iterations)
-        require_choice("squash kind", squash, SQUASH_KINDS)
-        require_choice("update", update, UPDATES)
-        require_choice("gradient", gradient, GRADIENTS)
+        self.plan = make_plan(DynamicPlan, iterations=iterations, **options)
         if partial_sampling is not None and not 0 < partial_sampling <= 1:
-            raise ValueError(f"partial_sampling must be in (0, 1] or None, got {partial_sampling}.")
-        self.iterations, self.squash, self.update, self.gradient = iterations, squash, update, gradient
-        self.leaky, self.amend, self.partial_sampling = leaky, amend, partial_sampling
-        if prior and update == "replace" and gradient == "last" and iterations > 1:
-            raise ValueError(
+            raise InputError(f"partial_sampling must be in (0, 1] or None, got {partial_sampling}.")
+        self.partial_sampling = partial_sampling
+        if prior and not self.plan.accumulates and self.plan.gradient == "last" and iterations > 1:
+            raise InputError(
                 "a prior that is replaced after the first iteration learns nothing if the gradient goes through the "
                 "last one only: use update='accumulate' or gradient='all'."
             )
         self.with_bias, self.with_prior = bias, prior
         self.permutation_invariant = not prior
-        self.couplings_sum_to_one = not (leaky or amend)
-        self.exact_gradient = gradient == "all"
+        self.couplings_sum_to_one = not (self.plan.leaky or self.plan.amend)
+        self.exact_gradient = self.plan.gradient == "all"
         self.bias: nn.Parameter | None = None
         self.prior: nn.Parameter | None = None
 
@@ -93,33 +89,42 @@ class DynamicRouting(Routing):
         if self.with_bias or self.with_prior:
             self.require_built()
         parent_mask = self._sampled(votes.shape[2], votes.device)
-        return dynamic_routing(
+        return route_votes(
             votes,
-            self.iterations,
+            self.plan,
             activation=activation,
             mask=mask,
             parent_mask=None if parent_mask is None else parent_mask.expand(len(votes), -1),
             logits=self.prior,
             bias=self.bias,
-            squash=self.squash,
-            update=self.update,
-            gradient=self.gradient,
-            leaky=self.leaky,
-            amend=self.amend,
             trace=trace,
         )
 
-    def fused_options(self) -> dict[str, Any] | None:
+    @property
+    def fused(self) -> bool:
         """Everything but a prior."""
-        if self.with_prior:
-            return None
-        names = ("iterations", "squash", "update", "gradient", "leaky", "amend", "bias")
-        options = {"routing": "dynamic", **{name: getattr(self, name) for name in names}}
+        return not self.with_prior
+
+    def route_linear(
+        self,
+        poses: Tensor,
+        weight: Tensor,
+        activation: Tensor,
+        mask: Tensor | None = None,
+        coupling: bool = False,
+    ) -> RoutingOutput:
+        """See :class:`Routing`."""
+        kept = None
         if self.training and self.partial_sampling is not None:
             self.require_built()
-            kept = self._sampled(self.parents, None)
-            options["parents"] = None if kept is None else kept[0].nonzero()[:, 0]
-        return options
+            sampled = self._sampled(self.parents, None)
+            kept = None if sampled is None else sampled[0].nonzero()[:, 0]
+        return RoutingOutput(
+            *route_linear(
+                poses, weight, self.plan, activation=activation if self.plan.amend else None, mask=mask,
+                bias=self.bias, parents=kept, coupling=coupling,
+            )
+        )  # fmt: skip
 
     def _sampled(self, parents: int, device: torch.device | None) -> Tensor | None:
         """The parents of this step, bool ``[1, J]``; None for all."""
@@ -133,7 +138,7 @@ class DynamicRouting(Routing):
 
 
 @register_routing("optimized")
-class OptimizedRouting(Routing):
+class OptimizedRouting(Routing, plan=DynamicPlan):
     """Routing with an objective that it provably descends (Wang & Liu 2018).
 
     :func:`torchcaps.ops.optimized_routing`; layers normalise their weights for it.
@@ -144,11 +149,13 @@ class OptimizedRouting(Routing):
     """
 
     normalized_weights = True
+    plan: DynamicPlan
+    iterations: int
+    alpha: Schedule
 
     def __init__(self, iterations: int = 3, *, alpha: Schedule = 1.0) -> None:
         super().__init__()
-        resolve_schedule("alpha", alpha, iterations)
-        self.iterations, self.alpha = iterations, alpha
+        self.plan = make_plan(DynamicPlan, kind="optimized", iterations=iterations, alpha=alpha)
 
     def forward(
         self,
@@ -160,9 +167,18 @@ class OptimizedRouting(Routing):
         """Route votes ``[B, I, J, D]``."""
         return optimized_routing(votes, self.iterations, alpha=self.alpha, mask=mask, trace=trace)
 
-    def fused_options(self) -> dict[str, Any] | None:
-        """All of it."""
-        return {"routing": "optimized", "iterations": self.iterations, "alpha": self.alpha}
+    fused = True
+
+    def route_linear(
+        self,
+        poses: Tensor,
+        weight: Tensor,
+        activation: Tensor,
+        mask: Tensor | None = None,
+        coupling: bool = False,
+    ) -> RoutingOutput:
+        """See :class:`Routing`."""
+        return RoutingOutput(*route_linear(poses, weight, self.plan, mask=mask, coupling=coupling))
 
     def extra_repr(self) -> str:
         """Show iterations and α."""

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from torchcaps.ops.result import RoutingOutput, RoutingTrace
-from torchcaps.ops.routed import routed_linear
 from torchcaps.ops.windows import Windows, window_votes, windows_present
 
 if TYPE_CHECKING:
@@ -29,24 +28,19 @@ def route_each_window(
 ) -> RoutingOutput:
     """Route windows one by one; :meth:`torchcaps.routing.Routing.route_windows` has the shapes.
 
-    Votes are not stored where :func:`torchcaps.ops.routed_linear` can serve.
+    Votes are not stored by routings that are fused.
     """
     seen = _Seen(windows, mask, poses)
     if mask is not None:
         poses = poses.masked_fill(~mask[..., None, None], 0)
     present = seen.children_of(activation)  # [N, W·T]
-    options = routing.fused_options()
-    if options is None or shift is not None or trace:
-        votes = window_votes(poses, weight, windows, shift).flatten(-2).flatten(2, 3).flatten(0, 1)
-        output: RoutingOutput = routing(seen.chosen(votes), present, seen.mask, trace)
-    else:
+    if routing.fused and shift is None and not trace:
         flat = seen.children_of(poses.flatten(-2))  # [N, W·T, R·d]
         matrix = _on_vectors(weight.expand(seen.places, *weight.shape[1:]), poses.shape[3]).flatten(0, 1)
-        amended = present if options.get("amend") else None
-        routed = routed_linear(flat, matrix, activation=amended, mask=seen.mask, coupling=coupling, **options)
-        shares = flat.new_empty(len(flat), 0) if routed.coupling is None else routed.coupling
-        output = RoutingOutput(routed.pose, routed.activation, shares)
-    return _of_images(output, seen)
+        return _of_images(routing.route_linear(flat, matrix, present, seen.mask, coupling), seen)
+    votes = window_votes(poses, weight, windows, shift).flatten(-2).flatten(2, 3).flatten(0, 1)
+    flat = seen.children_of(poses.flatten(-2)) if routing.needs_poses else present
+    return _of_images(routing.route_votes(seen.chosen(votes), flat, present, seen.mask, trace), seen)
 
 
 class _Seen:
@@ -105,9 +99,9 @@ def _on_vectors(weight: Tensor, rows: int) -> Tensor:
 
 def _of_images(output: RoutingOutput, seen: _Seen) -> RoutingOutput:
     """Windows back to images: ``[N, ...]`` → ``[B, P, ...]``, children ``[W·T]`` → ``[W, T]``."""
-    shares = seen.restored(output.coupling)
-    if shares.dim() > 3:
-        shares = torch.unflatten(shares, 2, (seen.places, -1))
+    shares = None
+    if output.coupling is not None:
+        shares = torch.unflatten(seen.restored(output.coupling), 2, (seen.places, -1))
     trace = None
     if output.trace is not None:
         inner, pose, activation, objective = output.trace

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from torchcaps.errors import InputError
 from torchcaps.ops.result import RoutingOutput
 from torchcaps.routing import FrozenRouting, FunctionRouting, Routing, RoutingLike, resolve_routing
 
@@ -260,7 +261,7 @@ def assert_routing(
     """
     unknown = set(skip) - set(ROUTING_CHECKS)
     if unknown:
-        raise ValueError(f"no such check: {', '.join(sorted(unknown))}. Known: {', '.join(ROUTING_CHECKS)}.")
+        raise InputError(f"no such check: {', '.join(sorted(unknown))}. Known: {', '.join(ROUTING_CHECKS)}.")
     case = routing_case(batch, children, parents, size, seed=seed)
     for name, check in ROUTING_CHECKS.items():
         if name not in skip:

@@ -85,7 +85,7 @@ class RunningMean(pl.Callback):
         self.mean = {name: value.detach().clone().to(module.device) for name, value in start.items()}
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
-        """Mean ← f·mean + (1 − f)·weights."""
+        """mean ← f·mean + (1 − f)·weights."""
         with torch.no_grad():
             for name, value in _model(module).state_dict().items():
                 if value.is_floating_point():

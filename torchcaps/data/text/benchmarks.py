@@ -20,7 +20,7 @@ from torch import Tensor
 from torchcaps.checks import require_choice
 from torchcaps.data.files import data_folders, find_file
 from torchcaps.data.images import DataError
-from torchcaps.data.randomness import class_seed, random_bits
+from torchcaps.data.randomness import numbered_seed, random_bits
 from torchcaps.data.text.sets import TextSet, read_content, read_utf8
 from torchcaps.data.text.tokens import tokenize
 
@@ -180,7 +180,7 @@ def fold_numbers(labels: Tensor, seed: int, folds: int = FOLDS) -> Tensor:
     order = []
     for label in sorted(set(labels.tolist())):
         items = (labels == label).nonzero().flatten()
-        order.append(items[random_bits(class_seed(seed, label), items, 1)[:, 0].argsort(stable=True)])
+        order.append(items[random_bits(numbered_seed(seed, label), items, 1)[:, 0].argsort(stable=True)])
     numbers = torch.empty(len(labels), dtype=torch.int64)
     # Dealt like cards, on from one class to the next: the first folds would else get all that is left over.
     numbers[torch.cat(order) if order else torch.empty(0, dtype=torch.int64)] = torch.arange(len(labels)) % folds

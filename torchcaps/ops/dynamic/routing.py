@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torchcaps.checks import require_choice, require_count, require_like, require_mask, require_shape, require_votes
+from torchcaps.checks import require_like, require_mask, require_shape, require_votes
+from torchcaps.errors import InputError
 from torchcaps.ops.coupling import (
     agreement,
     child_activation,
@@ -18,14 +20,14 @@ from torchcaps.ops.coupling import (
     weigh,
     weighted_sum,
 )
+from torchcaps.ops.dynamic.plan import DynamicPlan
+from torchcaps.ops.dynamic.steps import Steps
+from torchcaps.ops.plan import make_plan, takes_options
 from torchcaps.ops.result import Iterations, RoutingOutput, vector_output
 from torchcaps.ops.squash import length
-from torchcaps.ops.squash import squash as squash_vectors
-
-UPDATES = ("accumulate", "replace")
-GRADIENTS = ("all", "last")
 
 
+@takes_options(DynamicPlan, "kind", "alpha")
 def dynamic_routing(
     votes: Tensor,
     iterations: int = 3,
@@ -35,12 +37,8 @@ def dynamic_routing(
     parent_mask: Tensor | None = None,
     logits: Tensor | None = None,
     bias: Tensor | None = None,
-    squash: str = "sabour",
-    update: str = "accumulate",
-    gradient: str = "all",
-    leaky: bool = False,
-    amend: bool = False,
     trace: bool = False,
+    **options: Any,
 ) -> RoutingOutput:
     r"""Children send more of themselves to the parents that agree with their votes.
 
@@ -69,54 +67,67 @@ def dynamic_routing(
             all (:mod:`torchcaps.ops.finite`).
         bias: added to s_j. The authors' code learns one (initially 0.1); without it the result for −û is the
             negative of that for û, so routing cannot tell x from −x (Peer et al. 2021).
-        squash: a kind of :func:`~torchcaps.ops.squash`.
-        update: ``accumulate`` (the paper) or ``replace``: b_ij = ⟨û_ij, v_j⟩ (Su Jianlin).
-        gradient: through ``all`` iterations (the authors' code) or only the ``last``, with the agreements that led
-            to it held constant (many other implementations; less memory).
-        leaky: softmax over {0, b_i1 … b_iJ}, the first entry dropped: a child may go nowhere (Zhao et al. 2018).
-        amend: coefficient amendment, c_ij ← a_i c_ij: a child counts by its activation (Zhao et al. 2018).
         trace: record every iteration.
+        options: ``squash``, ``update``, ``gradient``, ``leaky`` and ``amend``; see
+            :class:`~torchcaps.ops.dynamic.plan.DynamicPlan`.
 
     Shapes:
         votes ``[B, I, J, D]``, activation and mask ``[B, I]``, parent_mask ``[J]`` or ``[B, J]``,
         logits ``[J]``, ``[I, J]`` or ``[B, I, J]``, bias ``[J, D]`` →
         pose ``[B, J, D]``, activation ``[B, J]``, coupling ``[B, I, J]``.
     """
+    plan = make_plan(DynamicPlan, iterations=iterations, **options)
+    return route_votes(
+        votes, plan, activation=activation, mask=mask, parent_mask=parent_mask, logits=logits, bias=bias, trace=trace
+    )
+
+
+def route_votes(
+    votes: Tensor,
+    plan: DynamicPlan,
+    *,
+    activation: Tensor | None = None,
+    mask: Tensor | None = None,
+    parent_mask: Tensor | None = None,
+    logits: Tensor | None = None,
+    bias: Tensor | None = None,
+    trace: bool = False,
+) -> RoutingOutput:
+    """:func:`dynamic_routing` by a plan: b_ij = b⁰_ij + û_ij·V_j, V_j the sum of all v_j so far (``steps.py``)."""
     require_votes(votes)
-    require_count("iterations", iterations)
-    require_choice("update", update, UPDATES)
-    require_choice("gradient", gradient, GRADIENTS)
     parents = _parents(votes, parent_mask)
-    b = _initial_logits(votes, logits)  # [B, I, J]
+    prior = _initial_logits(votes, logits)  # [B, I, J]
     if bias is not None:
         require_shape("bias", bias, tuple(votes.shape[2:]), meaning="[parents, pose size]")
         require_like("bias", bias, votes)
     votes, weight = drop_masked(votes, mask)
-    b = hide_masked(b, mask)
+    prior = hide_masked(prior, mask)
     if parents is not None:
         votes = votes.masked_fill(~parents[..., None], 0)  # whatever they hold
-    if amend:
+    if plan.amend:
         if activation is None:
-            raise ValueError("amend=True scales each coupling by the child's activation: pass activation [B, I].")
+            raise InputError("amend=True scales each coupling by the child's activation: pass activation [B, I].")
         weight = child_activation(votes, activation, mask)[:, :, None]
 
-    steps, old = Iterations(trace), None
-    for t in range(iterations):
-        share = _share(b, parents, leaky)  # [B, I, J]
+    steps, between, b = Iterations(trace), Steps(plan, bias), prior
+    agree: Tensor | None = None  # V, [B, J, D]
+    old: Tensor | None = None
+    for t in range(plan.iterations):
+        share = _share(b, parents, plan.leaky)  # [B, I, J]
         coupling = weigh(share, weight)
         s = weighted_sum(coupling, votes)  # [B, J, D]
-        pose = squash_vectors(s if bias is None else s + bias, squash)
-        if t + 1 < iterations or trace:
-            agree = hide_masked(agreement(votes, pose), mask)  # [B, I, J]
-            if trace:
-                penalty = entropy_term(coupling) if update == "replace" else _divergence(share, old, mask)
-                objective = penalty - (coupling * agree).sum(dim=(1, 2))
-                steps.add(coupling, pose, length(pose), objective)
-                old = share
-            if gradient == "last":
-                agree = agree.detach()
-            b = b + agree if update == "accumulate" else agree
-    return vector_output(pose, coupling, steps.stack())
+        if trace:
+            pose = between.result(s)
+            penalty = _divergence(share, old, mask) if plan.accumulates else entropy_term(coupling)
+            gain = coupling * hide_masked(agreement(votes, pose), mask)
+            steps.add(coupling, pose, length(pose), penalty - gain.sum(dim=(1, 2)))
+            old = share
+        if t + 1 < plan.iterations:
+            agree = between.next(agree, s, t)
+            led = agree.detach() if plan.gradient == "last" else agree
+            logits_of_votes = hide_masked(agreement(votes.detach() if plan.gradient == "last" else votes, led), mask)
+            b = prior + logits_of_votes if plan.accumulates else logits_of_votes
+    return vector_output(between.result(s), coupling, steps.stack())
 
 
 def sample_parents(
@@ -140,7 +151,7 @@ def sample_parents(
         → bool ``[B, J]``, the same number of True in every row.
     """
     if not 0 < fraction <= 1:
-        raise ValueError(f"the fraction of parents to keep must be in (0, 1], got {fraction}.")
+        raise InputError(f"the fraction of parents to keep must be in (0, 1], got {fraction}.")
     keep = max(1, round(fraction * parents))
     rank = torch.rand(batch, parents, generator=generator, device=device).argsort(dim=1).argsort(dim=1)
     return rank < keep

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from torchcaps.checks import require_choice, require_finite, require_like, require_mask, require_shape
-from torchcaps.ops.em.moments import Children, Parents, log_shares
+from torchcaps.errors import InputError
+from torchcaps.ops.em.backend import Children, Parents
 from torchcaps.ops.em.op import em_moments
+from torchcaps.ops.em.plan import EMPlan
+from torchcaps.ops.em.torch import log_shares
 from torchcaps.ops.finite import finite_or_nan
+from torchcaps.ops.plan import make_plan, takes_options
 from torchcaps.ops.result import Iterations, RoutingOutput
-from torchcaps.ops.schedules import Schedule, named_schedule, resolve_schedule
 from torchcaps.ops.windows import Windows, window_votes, windows_present
 
 COMPETITIONS = ("positions", "types")
@@ -29,6 +32,7 @@ class _Setting(NamedTuple):
     everywhere: bool
 
 
+@takes_options(EMPlan, "compete_within")
 def routed_em(
     poses: Tensor,
     weight: Tensor,
@@ -41,12 +45,10 @@ def routed_em(
     shift: Tensor | None = None,
     mask: Tensor | None = None,
     present: Tensor | None = None,
-    inverse_temperature: Schedule | str = "authors",
-    variance_floor: float = 1e-4,
-    mass: float | None = 100.0,
     compete: str = "positions",
     coupling: bool = False,
     trace: bool = False,
+    **options: Any,
 ) -> RoutingOutput:
     r"""Votes V_ij = M_i W_ij of the children in every window, and their routing as :func:`em_routing` would have it.
 
@@ -72,20 +74,44 @@ def routed_em(
         mask: False marks children that are padding.
         present: False marks positions of parents that are padding: nothing is sent there. Not given: those whose window
             holds a position where all children are masked.
-        inverse_temperature: λ, as in :func:`em_routing`.
-        variance_floor: least σ².
-        mass: what an even share of the children counts as; None for raw sums.
         compete: over ``positions`` and types, or over ``types`` only.
         coupling: also return the coupling, which costs another pass and much memory; it carries no gradient.
         trace: record every iteration, couplings included; the objective is Σ cost_j over all parents.
+        options: ``inverse_temperature``, ``variance_floor`` and ``mass``; see
+            :class:`~torchcaps.ops.em.plan.EMPlan`.
 
     Shapes:
         poses ``[B, Q, T, R, d]``, weight ``[W, T, J, d, C]``, activation and mask ``[B, Q, T]``, betas scalar or
         ``[J]``, shift ``[Q, R, C]``, present ``[B, P]`` → pose ``[B, P, J, R·C]``, activation ``[B, P, J]``, coupling
-        ``[B, P, W, T, J]`` (empty if not asked for), with Q positions of children, P of parents, W places in a window.
+        ``[B, P, W, T, J]`` (None if not asked for), with Q positions of children, P of parents, W places in a window.
     """
+    plan = make_plan(EMPlan, iterations=iterations, **options)
+    return route_grid(
+        poses, weight, activation, beta_u, beta_a, windows, plan, shift=shift, mask=mask, present=present,
+        compete=compete, coupling=coupling, trace=trace,
+    )  # fmt: skip
+
+
+def route_grid(
+    poses: Tensor,
+    weight: Tensor,
+    activation: Tensor,
+    beta_u: Tensor | float,
+    beta_a: Tensor | float,
+    windows: Windows,
+    plan: EMPlan,
+    *,
+    shift: Tensor | None = None,
+    mask: Tensor | None = None,
+    present: Tensor | None = None,
+    compete: str = "positions",
+    coupling: bool = False,
+    trace: bool = False,
+) -> RoutingOutput:
+    """:func:`routed_em` by a plan."""
     require_choice("competition", compete, COMPETITIONS)
-    lambdas = resolve_schedule("inverse_temperature", named_schedule(inverse_temperature), iterations)
+    if plan.compete_within is not None:
+        raise InputError("compete_within is for a plain set of parents; on a grid, give compete='types'.")
     if mask is not None:
         require_mask("mask", mask, tuple(poses.shape[:3]), meaning="[batch, positions, types]")
         require_mask("mask", mask, tuple(activation.shape), meaning="the activation's shape")
@@ -93,21 +119,21 @@ def routed_em(
         present = windows_present(mask, windows) if present is None else present
     _require_inputs(poses, weight, activation, (beta_u, beta_a), windows, shift)
     setting = _Setting(Children(poses, weight, activation, shift), windows, present, compete == "positions")
-    scale = 1.0 if mass is None else _mass_scale(setting, mask, mass)
+    scale = 1.0 if plan.mass is None else _mass_scale(setting, mask, plan.mass)
     numbers = poses.shape[3] * weight.shape[4]
     given: Parents | None = None
     steps = Iterations(trace)
-    for t, lam in enumerate(lambdas):
+    for t, lam in enumerate(plan.lambdas):
         amount, mean, variance, _ = em_moments(setting.children, given, windows, present, setting.everywhere)
-        variance = variance.clamp_min(variance_floor)
+        variance = variance.clamp_min(plan.variance_floor)
         log_sigma = 0.5 * variance.log().sum(dim=-1)  # [B, P, J]
         cost = (beta_u * numbers + log_sigma) * amount * scale
         log_a = F.logsigmoid(finite_or_nan(lam * (beta_a - cost)))
         if trace:
             steps.add(_coupling(setting, given), mean, log_a.exp(), cost.flatten(1).sum(dim=1))
-        if t + 1 < iterations:
+        if t + 1 < plan.iterations:
             given = Parents(log_a - log_sigma, mean, 1 / variance)
-    table = _coupling(setting, given) if coupling else poses.new_empty(0)
+    table = _coupling(setting, given) if coupling else None
     return RoutingOutput(mean, log_a.exp(), table, steps.stack())
 
 
@@ -121,8 +147,6 @@ def _coupling(setting: _Setting, given: Parents | None) -> Tensor:
 
 def _mass_scale(setting: _Setting, mask: Tensor | None, mass: float) -> Tensor:
     """The factor that makes an even share of the children in a window count as ``mass``: ``[B or 1, P, 1]``."""
-    if not mass > 0:
-        raise ValueError(f"mass must be positive, or None for raw sums, got {mass}.")
     poses, weight = setting.children.poses, setting.children.weight
     table = setting.windows.table(poses.device)
     positions, types, parents = poses.shape[1], poses.shape[2], weight.shape[2]
@@ -147,12 +171,12 @@ def _require_inputs(
 ) -> None:
     positions, places = math.prod(windows.size), 1 if windows.shared else math.prod(windows.kernel)
     if poses.dim() != 5 or weight.dim() != 5 or poses.shape[1] != positions or weight.shape[0] != places:
-        raise ValueError(
+        raise InputError(
             f"expected poses [batch, {positions} positions, types, rows, inner] and weight [{places} places, types, "
             f"parents, inner, columns]; got {tuple(poses.shape)} and {tuple(weight.shape)}."
         )
     if weight.shape[1] != poses.shape[2] or weight.shape[3] != poses.shape[4]:
-        raise ValueError(f"poses {tuple(poses.shape)} do not fit weight {tuple(weight.shape)}: types or sizes differ.")
+        raise InputError(f"poses {tuple(poses.shape)} do not fit weight {tuple(weight.shape)}: types or sizes differ.")
     require_shape("activation", activation, tuple(poses.shape[:3]), meaning="[batch, positions, types]")
     if shift is not None:
         shape = (positions, poses.shape[3], weight.shape[4])

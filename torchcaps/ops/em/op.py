@@ -5,31 +5,30 @@ iterations together.
 """
 
 from collections.abc import Sequence
-from types import ModuleType
 from typing import Optional
 
 import torch
 from torch import Tensor
 
-from torchcaps.ops.em import moments as passes
-from torchcaps.ops.em import native
-from torchcaps.ops.em.moments import Children, Moments, Parents
-from torchcaps.ops.routed.native import serves
+from torchcaps.ops.backends import choose_backend
+from torchcaps.ops.em.backend import Children, GridPlan, Moments, MomentsBackend, Parents
 from torchcaps.ops.windows import Windows
 
 # The annotations below become the op's schema; torch reads Optional, not `| None`, in every version it supports.
 # ruff: noqa: UP045
 
 
-def _passes_for(poses: Tensor, weight: Tensor) -> ModuleType:
-    """The kernel where it serves, else the same in torch."""
-    return native if serves(poses, weight) else passes
+def _serving(plan: GridPlan, children: Children) -> MomentsBackend:
+    """The backend that serves a call."""
+    backend = choose_backend("em", plan, children)
+    assert isinstance(backend, MomentsBackend)
+    return backend
 
 
 def _arguments(
     inputs: tuple[Optional[Tensor], ...], size: Sequence[int], kernel: Sequence[int], stride: Sequence[int],
-    padding: Sequence[int], shared: bool,
-) -> tuple[Children, Optional[Parents], Windows, Optional[Tensor]]:  # fmt: skip
+    padding: Sequence[int], shared: bool, everywhere: bool,
+) -> tuple[GridPlan, Children, Optional[Parents], Optional[Tensor]]:  # fmt: skip
     poses, weight, activation, shift, log_p, mean, precision, present = inputs
     assert poses is not None
     assert weight is not None
@@ -38,7 +37,7 @@ def _arguments(
     if log_p is not None and mean is not None and precision is not None:
         parents = Parents(log_p, mean, precision)
     windows = Windows(tuple(size), tuple(kernel), tuple(stride), tuple(padding), shared)
-    return Children(poses, weight, activation, shift), parents, windows, present
+    return GridPlan(windows, everywhere), Children(poses, weight, activation, shift), parents, present
 
 
 @torch.library.custom_op("torchcaps::em_moments", mutates_args=())
@@ -58,10 +57,10 @@ def em_moments_op(
     shared: bool,
     everywhere: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Amount [B, P, J], mean and variance [B, P, J, H], ln amount [B, P, J]; see ``moments.py``."""
+    """Amount [B, P, J], mean and variance [B, P, J, H], ln amount [B, P, J]; see ``torch.py``."""
     tensors = (poses, weight, activation, shift, log_p, mean, precision, present)
-    given = _arguments(tensors, size, kernel, stride, padding, shared)
-    found: Moments = _passes_for(poses, weight).moments(*given, everywhere)
+    plan, children, parents, there = _arguments(tensors, size, kernel, stride, padding, shared, everywhere)
+    found = _serving(plan, children).moments(plan, children, parents, there)
     return found.amount, found.mean, found.variance, found.log_mass
 
 
@@ -96,9 +95,12 @@ def em_moments_backward_op(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Gradients of poses, weight, activation, log_p, mean and precision; the last three empty without parents."""
     tensors = (poses, weight, activation, shift, log_p, mean, precision, present)
-    given = _arguments(tensors, size, kernel, stride, padding, shared)
-    result = _passes_for(poses, weight).moment_gradients(*given, everywhere, Moments(*found), tuple(grads))
-    return tuple(result)
+    plan, children, parents, there = _arguments(tensors, size, kernel, stride, padding, shared, everywhere)
+    by_amount, by_mean, by_variance = grads
+    result = _serving(plan, children).moment_gradients(
+        plan, children, parents, there, Moments(*found), (by_amount, by_mean, by_variance)
+    )
+    return result.poses, result.weight, result.activation, result.log_p, result.mean, result.precision
 
 
 @em_moments_backward_op.register_fake

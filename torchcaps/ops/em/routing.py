@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torchcaps.checks import require_count, require_like, require_shape, require_votes
+from torchcaps.checks import require_like, require_shape, require_votes
+from torchcaps.errors import InputError
 from torchcaps.ops.coupling import child_activation, drop_masked, hide_masked, weigh, weighted_sum
+from torchcaps.ops.em.plan import EMPlan
 from torchcaps.ops.finite import finite_or_nan
+from torchcaps.ops.plan import make_plan, takes_options
 from torchcaps.ops.result import Iterations, RoutingOutput
-from torchcaps.ops.schedules import Schedule, named_schedule, resolve_schedule
 
 
+@takes_options(EMPlan)
 def em_routing(
     votes: Tensor,
     activation: Tensor | None,
@@ -22,12 +26,9 @@ def em_routing(
     beta_a: Tensor | float,
     iterations: int = 3,
     *,
-    inverse_temperature: Schedule | str = "authors",
     mask: Tensor | None = None,
-    variance_floor: float = 1e-4,
-    mass: float | None = 100.0,
-    compete_within: int | None = None,
     trace: bool = False,
+    **options: Any,
 ) -> RoutingOutput:
     r"""Each parent is a Gaussian fitted to the votes that the children assign to it.
 
@@ -58,48 +59,55 @@ def em_routing(
         beta_u: cost of describing a vote by a parent at all (absorbs ln √(2π) + ½).
         beta_a: benefit of an active parent.
         iterations: r; r M-steps and r−1 E-steps.
-        inverse_temperature: λ. ``authors``: 0.01·(1−0.95^(t+1)); ``authors-class``: a quarter of that;
-            ``counting``: 1, 2, 3 …; or a constant, one value per iteration, a function of the iteration.
         mask: False marks children that are padding.
-        variance_floor: least σ².
-        mass: what an even share of the children counts as. 100 is Gritzman's choice for the authors' λ.
-        compete_within: None, or the number of neighbouring parents among which children compete.
         trace: record every iteration; the objective is Σ_j cost_j.
+        options: ``inverse_temperature``, ``variance_floor``, ``mass`` and ``compete_within``; see
+            :class:`~torchcaps.ops.em.plan.EMPlan`.
 
     Shapes:
         votes ``[B, I, J, D]``, activation and mask ``[B, I]``, betas scalar or ``[J]`` →
         pose μ ``[B, J, D]``, activation ``[B, J]``, coupling R ``[B, I, J]`` (before it is scaled by a_i).
     """
+    plan = make_plan(EMPlan, iterations=iterations, **options)
+    return route_votes(votes, activation, beta_u, beta_a, plan, mask=mask, trace=trace)
+
+
+def route_votes(
+    votes: Tensor,
+    activation: Tensor | None,
+    beta_u: Tensor | float,
+    beta_a: Tensor | float,
+    plan: EMPlan,
+    *,
+    mask: Tensor | None = None,
+    trace: bool = False,
+) -> RoutingOutput:
+    """:func:`em_routing` by a plan."""
     require_votes(votes)
     batch, children, parents, _ = votes.shape
     if activation is None:
-        raise ValueError("EM routing weighs every vote by the child's activation: pass activation [B, I].")
+        raise InputError("EM routing weighs every vote by the child's activation: pass activation [B, I].")
     for name, beta in (("beta_u", beta_u), ("beta_a", beta_a)):
         if isinstance(beta, Tensor):
             require_shape(name, beta, (), (1,), (parents,), meaning="a scalar or [parents]")
             require_like(name, beta, votes)
-    if variance_floor < 0:
-        raise ValueError(f"variance_floor must not be negative, got {variance_floor}.")
-    if compete_within is not None:
-        require_count("compete_within", compete_within)
-        if parents % compete_within:
-            raise ValueError(f"compete_within must divide the {parents} parents, got {compete_within}.")
-    lambdas = resolve_schedule("inverse_temperature", named_schedule(inverse_temperature), iterations)
+    if plan.compete_within is not None and parents % plan.compete_within:
+        raise InputError(f"compete_within must divide the {parents} parents, got {plan.compete_within}.")
     votes, weight = drop_masked(votes, mask)
     activation = child_activation(votes, activation, mask)
-    scale = _mass_scale(votes, mask, mass)
-    log_r = votes.new_full((batch, children, parents), -math.log(compete_within or parents))
+    scale = _mass_scale(votes, mask, plan.mass)
+    log_r = votes.new_full((batch, children, parents), -math.log(plan.compete_within or parents))
 
     steps = Iterations(trace)
-    for t, lam in enumerate(lambdas):
+    for t, lam in enumerate(plan.lambdas):
         mean, variance, amount = _m_step(log_r, activation, votes)  # [B, J, D], [B, J, D], [B, J]
-        variance = variance.clamp_min(variance_floor)
+        variance = variance.clamp_min(plan.variance_floor)
         cost = (beta_u * votes.shape[3] + 0.5 * variance.log().sum(dim=-1)) * amount * scale  # [B, J]
         log_a = F.logsigmoid(finite_or_nan(lam * (beta_a - cost)))
         if trace:
             steps.add(weigh(log_r.exp(), weight), mean, log_a.exp(), cost.sum(dim=1))
-        if t + 1 < iterations:
-            log_r = hide_masked(_e_step(votes, mean, variance, log_a, compete_within), mask)
+        if t + 1 < plan.iterations:
+            log_r = hide_masked(_e_step(votes, mean, variance, log_a, plan.compete_within), mask)
     return RoutingOutput(mean, log_a.exp(), weigh(log_r.exp(), weight), steps.stack())
 
 
@@ -144,8 +152,6 @@ def _mass_scale(votes: Tensor, mask: Tensor | None, mass: float | None) -> Tenso
     """The factor that makes an even share of the children, I/J, count as ``mass``: a number or [B, 1]."""
     if mass is None:
         return 1.0
-    if not mass > 0:
-        raise ValueError(f"mass must be positive, or None for raw sums, got {mass}.")
     _, children, parents, _ = votes.shape
     if mask is None:
         return mass * parents / max(children, 1)

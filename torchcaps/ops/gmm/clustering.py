@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.checks import require_count
+from torchcaps.errors import InputError
 from torchcaps.ops.kmeans.clustering import starting_centres
 
 
@@ -90,7 +91,7 @@ def _log_joint(points: Tensor, mu: Tensor, sigma: Tensor, log_pi: Tensor) -> Ten
     """Each point's ln π_j + ln N(x_i; μ_j, Σ_j): [N, K]."""
     factor, failed = torch.linalg.cholesky_ex(sigma)  # [K, D, D]
     if not torch.compiler.is_compiling() and bool(failed.any()):
-        raise ValueError(
+        raise InputError(
             "a cluster has collapsed: its covariance is no longer positive definite. "
             "Use fewer clusters, or a larger covariance_floor."
         )

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.checks import require_choice, require_count, require_finite, require_float
+from torchcaps.errors import InputError
 from torchcaps.ops.kmeans.routing import DISTANCES
 from torchcaps.ops.schedules import Schedule, resolve_schedule
 from torchcaps.ops.squash import squash
@@ -86,16 +87,16 @@ def starting_centres(
     """The given centres, checked, or that many different points picked at random."""
     require_float("points", points)
     if points.dim() != 2 or points.numel() == 0:
-        raise ValueError(f"points must have shape [number of points, dimensions], got {tuple(points.shape)}.")
+        raise InputError(f"points must have shape [number of points, dimensions], got {tuple(points.shape)}.")
     require_finite("points", points)
     if isinstance(centres, int):
         require_count(name, centres)
         if centres > len(points):
-            raise ValueError(f"{centres} {name} need at least as many points, got {len(points)}.")
+            raise InputError(f"{centres} {name} need at least as many points, got {len(points)}.")
         return points[torch.randperm(len(points), generator=generator)[:centres].to(points.device)]
     require_float(name, centres)
     if centres.dim() != 2 or centres.shape[1] != points.shape[1]:
-        raise ValueError(
+        raise InputError(
             f"{name} must have shape [number of {name}, {points.shape[1]}] for points of shape "
             f"{tuple(points.shape)}, got {tuple(centres.shape)}."
         )

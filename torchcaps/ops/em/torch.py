@@ -16,6 +16,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from torchcaps.ops.backends import register_backend
+from torchcaps.ops.em.backend import Children, GridPlan, MomentGradients, Moments, MomentsBackend, Parents
 from torchcaps.ops.finite import finite_or_nan
 from torchcaps.ops.windows import Windows, window_votes
 
@@ -23,45 +25,31 @@ CHUNK_BYTES = 64 << 20
 """How much memory the votes of one chunk of images may take."""
 
 
-class Children(NamedTuple):
-    """What votes.
+@register_backend("em")
+class TorchMoments(MomentsBackend):
+    """Serves every device and type of number."""
 
-    Attributes:
-        poses: ``[B, Q, T, R, d]``.
-        weight: ``[W or 1, T, J, d, C]``.
-        activation: ``[B, Q, T]``.
-        shift: of the votes, ``[Q, R, C]`` or None.
-    """
+    name = "torch"
 
-    poses: Tensor
-    weight: Tensor
-    activation: Tensor
-    shift: Tensor | None
+    def describe(self) -> str:
+        """How."""
+        return "torch, a few images at a time"
 
-    def images(self, chunk: slice) -> Children:
-        """Those of a few images."""
-        return Children(self.poses[chunk], self.weight, self.activation[chunk], self.shift)
+    def moments(self, plan: GridPlan, children: Children, parents: Parents | None, present: Tensor | None) -> Moments:
+        """See :class:`MomentsBackend`."""
+        return moments(children, parents, plan.windows, present, plan.everywhere)
 
-
-class Parents(NamedTuple):
-    """What is voted for: ln a_j − ½ Σ ln σ² as log_p ``[B, P, J]``, mean and precision 1/σ² ``[B, P, J, H]``."""
-
-    log_p: Tensor
-    mean: Tensor
-    precision: Tensor
-
-    def images(self, chunk: slice) -> Parents:
-        """Those of a few images."""
-        return Parents(self.log_p[chunk], self.mean[chunk], self.precision[chunk])
-
-
-class Moments(NamedTuple):
-    """Of the votes for every parent: amount Σ R a ``[B, P, J]``, mean and variance ``[B, P, J, H]``, and ln amount."""
-
-    amount: Tensor
-    mean: Tensor
-    variance: Tensor
-    log_mass: Tensor
+    def moment_gradients(
+        self,
+        plan: GridPlan,
+        children: Children,
+        parents: Parents | None,
+        present: Tensor | None,
+        found: Moments,
+        grads: tuple[Tensor, Tensor, Tensor],
+    ) -> MomentGradients:
+        """See :class:`MomentsBackend`."""
+        return moment_gradients(children, parents, plan.windows, present, plan.everywhere, found, grads)
 
 
 class _Seen(NamedTuple):
@@ -87,7 +75,7 @@ def _chunks(children: Children, windows: Windows) -> Iterator[slice]:
 def log_shares(
     votes: Tensor, parents: Parents | None, windows: Windows, present: Tensor | None, everywhere: bool
 ) -> Tensor:
-    """Ln R ``[B, P, W, T, J]``: −∞ in the padding and for parents that are not ``present`` ``[B, P]``.
+    """ln R ``[B, P, W, T, J]``: −∞ in the padding and for parents that are not ``present`` ``[B, P]``.
 
     A child's shares sum to one over the types at one position, or over all parents that see it. They are NaN if one of
     its scores is NaN or ∞, or if all of them overflow.
@@ -120,7 +108,7 @@ def _only_there(values: Tensor, there: Tensor | None, other: float = 0.0) -> Ten
 
 
 def _over_positions(total: Tensor, table: Tensor, children: int) -> Tensor:
-    """Ln Σ e^x over all windows in which a child is, for each of them: ``[B, P, W, T]`` → the same."""
+    """ln Σ e^x over all windows in which a child is, for each of them: ``[B, P, W, T]`` → the same."""
     batch, positions, places, types = total.shape
     child = table.clamp_min(0).flatten()
     flat = total.reshape(batch, positions * places, types)
@@ -177,17 +165,6 @@ def _moments(seen: _Seen) -> Moments:
     return Moments(torch.where(anyone, log_mass.exp(), 0), mean, variance, log_mass)
 
 
-class MomentGradients(NamedTuple):
-    """Of everything that :func:`moments` is made from; the last three only where there were parents."""
-
-    poses: Tensor
-    weight: Tensor
-    activation: Tensor
-    log_p: Tensor
-    mean: Tensor
-    precision: Tensor
-
-
 def moment_gradients(
     children: Children,
     parents: Parents | None,
@@ -197,7 +174,7 @@ def moment_gradients(
     found: Moments,
     grads: tuple[Tensor, Tensor, Tensor],
 ) -> MomentGradients:
-    """Gradients from those of amount, mean and variance; ``csrc/em_gradients.h`` has the equations."""
+    """Gradients from those of amount, mean and variance; ``csrc/em/gradients.h`` has the equations."""
     weight = torch.zeros_like(children.weight)
     parts = []
     for chunk in _chunks(children, windows):

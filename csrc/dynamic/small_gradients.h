@@ -8,39 +8,32 @@
 
 namespace {
 
-template <typename T>
-struct SmallGradientsCall {
-  const T *u, *W, *w, *sums, *grad;  // sums [r, B, J, D] of the forward pass, grad [B, J, D] of the pose
-  bool last_only;                    // no gradient through V
-  T *du, *dW, *dw, *dbias;           // dw and dbias may be null
-};
-
 // One part of the blocks, with its own sums of dW [I or 1][J][d][D', a whole number of vectors] and dbias [J·D].
 template <typename T, typename S>
 class SmallGradients {
  public:
-  SmallGradients(const Problem& p, const Steps<T>& given, const SmallGradientsCall<T>& call, T* dW, Vec<T>* dbias)
-      : p_(p),
+  SmallGradients(const DynamicCall<T>& call, const Steps<T>& given, T* dW, Vec<T>* dbias)
+      : p_(call.p),
         call_(call),
         steps_(given),
-        block_(p, call.u, call.W, call.w),
+        block_(p_, call.poses, call.weight, call.child_weight),
         size_(block_.size),
         JD_(block_.JD),
-        iterations_(given.plan.iterations),
-        from_(call.last_only ? iterations_ - 1 : 0),
-        terms_(call.last_only ? 1 : 2 * iterations_ - 1),
+        iterations_(p_.iterations),
+        from_(p_.gradient == LAST ? iterations_ - 1 : 0),
+        terms_(p_.gradient == LAST ? 1 : 2 * iterations_ - 1),
         parents_step_(JD_ + size_.D()),
-        scales_step_(p.I * p.J + 2),
+        scales_step_(p_.I * p_.J + 2),
         dW_(dW),
         dbias_(dbias),
         parents_((2 * iterations_ - 1) * GROUPS * parents_step_),
         scales_((2 * iterations_ - 1) * GROUPS * scales_step_),
         dV_(GROUPS * JD_),
         room_(2 * JD_),
-        dweights_(GROUPS * p.I),
-        dposes_(CHILDREN * p.d * GROUPS),
+        dweights_(GROUPS * p_.I),
+        dposes_(CHILDREN * p_.d * GROUPS),
         dvote_(size_.D() * GROUPS),
-        rows_(GROUPS * padded(p)) {}
+        rows_(GROUPS * padded(p_)) {}
 
   static int64_t padded(const Problem& p) { return (p.D + Simd<T>::width - 1) / Simd<T>::width * Simd<T>::width; }
 
@@ -61,11 +54,11 @@ class SmallGradients {
       }
     }
     if (from_ == 0)
-      block_.for_children(make && call_.dw, [&](int g, int64_t i, int64_t n) {
+      block_.for_children(make && call_.dchild, [&](int g, int64_t i, int64_t n) {
         for (int64_t c = i; c < i + n; ++c) even_shares(g, c);
       });
-    if (call_.dw)
-      for (int g = 0; g < GROUPS; ++g) block_.store(dweights_.data() + g * p_.I, p_.I, g, call_.dw);
+    if (call_.dchild)
+      for (int g = 0; g < GROUPS; ++g) block_.store(dweights_.data() + g * p_.I, p_.I, g, call_.dchild);
     for (int64_t t = from_; dbias_ && t < iterations_; ++t)
       for (int g = 0; g < GROUPS; ++g)
         for (int64_t n = 0; n < JD_; ++n) dbias_[n] += G(t, g)[n];
@@ -108,7 +101,7 @@ class SmallGradients {
   // The first pass, where every p_ij is the same and there is no V.
   void even_shares(int g, int64_t i) {
     std::fill_n(shares(0, g, i), p_.J, block_.weight(g, i) * block_.even);
-    if (!call_.dw) return;
+    if (!call_.dchild) return;
     const Vec<T>*votes = block_.votes(g, i), *grad = G(0, g);
     Vec<T> sum = Vec<T>{}, part;
     for (int64_t j = 0; j < p_.J; ++j) dot<T, 1>(size_, votes + j * size_.D(), grad + j * size_.D(), &part), sum += part;
@@ -127,7 +120,7 @@ class SmallGradients {
         unpack<T>(dvote_.data(), rows, stride, 0, LANES<T>, D);
         add_weight_gradient(block_.pose(i), dW_ + ((p_.shared ? 0 : i) * p_.J + j) * d * stride);
       }
-    unpack<T>(dposes_.data(), call_.du + from * d, p_.I * d, block_.first, block_.images, (to - from) * d);
+    unpack<T>(dposes_.data(), call_.dposes + from * d, p_.I * d, block_.first, block_.images, (to - from) * d);
   }
 
   // dû_ij [D][GROUPS], the sum of c G of all passes and db V of all but the first: five terms in three passes.
@@ -200,7 +193,7 @@ class SmallGradients {
   }
 
   const Problem& p_;
-  const SmallGradientsCall<T>& call_;
+  const DynamicCall<T>& call_;
   const LaneSteps<T> steps_;
   Block<T, S> block_;
   const S size_;
@@ -213,24 +206,25 @@ class SmallGradients {
 
 // Every thread has its part of the blocks and its own sums, which are added in order.
 template <typename T, typename S>
-void small_gradients(const Problem& p, const Plan& plan, const T* bias, const T* alphas, const SmallGradientsCall<T>& call) {
-  const Steps<T> steps{p, plan, bias, alphas};
+void small_gradients(const DynamicCall<T>& call) {
+  const Problem& p = call.p;
+  const Steps<T> steps{p, call.bias, call.alphas};
   const int64_t JD = p.J * p.D, stride = SmallGradients<T, S>::padded(p), matrices = (p.shared ? 1 : p.I) * p.J * p.d;
   const bool in_place = stride == p.D;  // the first part adds up where the result belongs
   Scratch<T> rest((p.threads - in_place) * matrices * stride / Simd<T>::width), dbias(p.threads * JD);
   const auto sums = [&](int64_t part) {
-    return in_place && part == 0 ? call.dW : reinterpret_cast<T*>(rest.data()) + (part - in_place) * matrices * stride;
+    return in_place && part == 0 ? call.dweight : reinterpret_cast<T*>(rest.data()) + (part - in_place) * matrices * stride;
   };
-  if (in_place) std::fill_n(call.dW, matrices * stride, T(0));
+  if (in_place) std::fill_n(call.dweight, matrices * stride, T(0));
   for_parts<T>(p, [&](int64_t part, int64_t from, int64_t to) {
-    SmallGradients<T, S> worker(p, steps, call, sums(part), call.dbias ? dbias.data() + part * JD : nullptr);
+    SmallGradients<T, S> worker(call, steps, sums(part), call.dbias ? dbias.data() + part * JD : nullptr);
     for (int64_t block = from; block < to; ++block) worker.run(block);
   });
-  if (!in_place) std::fill_n(call.dW, matrices * p.D, T(0));
+  if (!in_place) std::fill_n(call.dweight, matrices * p.D, T(0));
   for (int64_t part = in_place; part < p.threads; ++part) {
     const T* from = sums(part);
     for (int64_t row = 0; row < matrices; ++row)
-      for (int64_t k = 0; k < p.D; ++k) call.dW[row * p.D + k] += from[row * stride + k];
+      for (int64_t k = 0; k < p.D; ++k) call.dweight[row * p.D + k] += from[row * stride + k];
   }
   for (int64_t n = 0; call.dbias && n < JD; ++n) {
     call.dbias[n] = 0;

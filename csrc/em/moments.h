@@ -1,7 +1,7 @@
 // One iteration of EM routing forward: the E-step of every child, then mass, mean and variance of its votes for every parent.
 #pragma once
 
-#include "em_tiles.h"
+#include "tiles.h"
 
 namespace {
 
@@ -90,19 +90,11 @@ void add_any(const S& s, Moments<T>& sums, int64_t tile, bool first, int count, 
   }
 }
 
-// What goes in and comes out; shapes as in torchcaps/ops/em/moments.py. The first iteration has no log_p, mean and precision.
-template <typename T>
-struct MomentsCall {
-  const T *poses, *W, *activation, *shift, *log_p, *mean, *precision;
-  const uint8_t* present;
-  T *amount, *new_mean, *variance, *log_mass;
-};
-
 // One thread's work space and one image's way through it. No weight is larger than `largest`.
 template <typename T, typename S>
 class MomentsOfImage {
  public:
-  MomentsOfImage(const Grid& g, const MomentsCall<T>& call, const Vec<T>* weights, T largest)
+  MomentsOfImage(const Grid& g, const EmCall<T>& call, const Vec<T>* weights, T largest)
       : g_(g),
         s_{g},
         call_(call),
@@ -200,7 +192,7 @@ class MomentsOfImage {
 
   const Grid& g_;
   const S s_;
-  const MomentsCall<T>& call_;
+  const EmCall<T>& call_;
   const Vec<T>* weights_;
   const T largest_;
   const int64_t tiles_, most_;
@@ -219,10 +211,11 @@ T sum_of_sizes(const Vec<T>* x, int64_t n) {
 }
 
 template <typename T, typename S>
-void em_moments(const Grid& g, const MomentsCall<T>& call) {
+void em_moments(const EmCall<T>& call) {
+  const Grid& g = call.g;
   const int64_t vectors = g.K * g.T * tiles_of<T>(g) * g.inner * g.cols;
   Scratch<T> weights(vectors);
-  weights_to_tiles<T>(g, call.W, weights.data());
+  weights_to_tiles<T>(g, call.weight, weights.data());
   const T largest = sum_of_sizes<T>(weights.data(), vectors);
 #pragma omp parallel num_threads(g.threads)
   {

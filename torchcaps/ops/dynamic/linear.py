@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from torchcaps.checks import require_choice, require_count, require_finite, require_float, require_mask, require_shape
-from torchcaps.ops.dynamic.routing import GRADIENTS, UPDATES
-from torchcaps.ops.routed import native
-from torchcaps.ops.routed.op import Steps, passes_for, routed_linear_op
-from torchcaps.ops.schedules import Schedule, resolve_schedule
-from torchcaps.ops.squash import SQUASH_KINDS, length
+from torchcaps.checks import require_finite, require_float, require_mask, require_shape
+from torchcaps.errors import InputError
+from torchcaps.ops.backends import Backend, list_backends
+from torchcaps.ops.dynamic.backend import Inputs
+from torchcaps.ops.dynamic.op import routed_linear_op, serving
+from torchcaps.ops.dynamic.plan import DynamicPlan
+from torchcaps.ops.plan import make_plan, takes_options
+from torchcaps.ops.squash import length
 from torchcaps.ops.squash import squash as squash_vectors
-
-ROUTINGS = ("dynamic", "optimized")
 
 
 class RoutedOutput(NamedTuple):
@@ -26,6 +26,7 @@ class RoutedOutput(NamedTuple):
     coupling: Tensor | None = None
 
 
+@takes_options(DynamicPlan, "kind")
 def routed_linear(
     poses: Tensor,
     weight: Tensor,
@@ -35,14 +36,9 @@ def routed_linear(
     activation: Tensor | None = None,
     mask: Tensor | None = None,
     bias: Tensor | None = None,
-    squash: str = "sabour",
-    update: str = "accumulate",
-    gradient: str = "all",
-    leaky: bool = False,
-    amend: bool = False,
-    alpha: Schedule = 1.0,
     parents: Tensor | None = None,
     coupling: bool = False,
+    **options: Any,
 ) -> RoutedOutput:
     r"""Votes û_ij = u_i W_ij and their routing, as :func:`dynamic_routing` or :func:`optimized_routing` would have it.
 
@@ -60,39 +56,42 @@ def routed_linear(
         activation: the children's activation; needed by ``amend`` only.
         mask: False marks children that are padding.
         bias: added to s_j (dynamic).
-        squash: a kind of :func:`squash` (dynamic).
-        update: ``accumulate`` or ``replace`` (dynamic).
-        gradient: through ``all`` iterations or the ``last`` (dynamic).
-        leaky: a child may go nowhere (dynamic).
-        amend: a child counts by its activation (dynamic).
-        alpha: weight of the entropy; a constant or a schedule (optimised).
         parents: indices of those that take part, for partial sampling; the others' couplings are 0 (dynamic).
         coupling: also return the coupling, which costs another pass; it carries no gradient.
+        options: ``squash``, ``update``, ``gradient``, ``leaky`` and ``amend`` of dynamic, ``alpha`` of optimised
+            routing; see :class:`~torchcaps.ops.dynamic.plan.DynamicPlan`.
 
     Shapes:
         poses ``[B, I, d]``, weight ``[I, J, d, D]`` or ``[J, d, D]``, activation and mask ``[B, I]``, bias ``[J, D]``,
         parents int64 ``[K]`` →
         pose ``[B, J, D]``, activation ``[B, J]``, coupling ``[B, I, J]``.
     """
-    require_choice("fused routing", routing, ROUTINGS)
-    require_count("iterations", iterations)
-    require_choice("squash kind", squash, SQUASH_KINDS)
-    require_choice("update", update, UPDATES)
-    require_choice("gradient", gradient, GRADIENTS)
+    plan = make_plan(DynamicPlan, kind=routing, iterations=iterations, **options)
+    return route_linear(
+        poses, weight, plan, activation=activation, mask=mask, bias=bias, parents=parents, coupling=coupling
+    )
+
+
+def route_linear(
+    poses: Tensor,
+    weight: Tensor,
+    plan: DynamicPlan,
+    *,
+    activation: Tensor | None = None,
+    mask: Tensor | None = None,
+    bias: Tensor | None = None,
+    parents: Tensor | None = None,
+    coupling: bool = False,
+) -> RoutedOutput:
+    """:func:`routed_linear` by a plan."""
     _require_inputs(poses, weight, bias)
-    alphas = resolve_schedule("alpha", alpha, iterations) if routing == "optimized" else []
-    if alphas and (bias is not None or leaky or amend or gradient != "all" or update != "accumulate"):
-        raise ValueError("bias, leaky, amend, gradient and update are options of dynamic routing, not of optimized.")
+    if plan.kind == "optimized" and (bias is not None or parents is not None):
+        raise InputError("a bias, and parents that are sampled, are for dynamic routing, not for optimized.")
     if parents is not None:
-        if alphas:
-            raise ValueError("parents are sampled in dynamic routing, not in optimized.")
         parents = parents.to(weight.device)
         among, rest = weight.index_select(-3, parents), None if bias is None else bias.index_select(0, parents)
-        some = routed_linear(
-            poses, among, routing, iterations, activation=activation, mask=mask, bias=rest, squash=squash,
-            update=update, gradient=gradient, leaky=leaky, amend=amend, coupling=coupling,
-        )  # fmt: skip
-        return _among_all(some, parents, weight.shape[-3], bias, squash)
+        some = route_linear(poses, among, plan, activation=activation, mask=mask, bias=rest, coupling=coupling)
+        return _among_all(some, parents, weight.shape[-3], bias, plan.squash)
 
     given = poses.dtype
     child_weight = None
@@ -100,29 +99,42 @@ def routed_linear(
         require_mask("mask", mask, tuple(poses.shape[:2]), meaning="[batch, children]")
         poses = poses.masked_fill(~mask[..., None], 0)
         child_weight = mask.to(poses.dtype)
-    if amend:
+    if plan.amend:
         if activation is None:
-            raise ValueError("amend=True scales each coupling by the child's activation: pass activation [B, I].")
+            raise InputError("amend=True scales each coupling by the child's activation: pass activation [B, I].")
         require_shape("activation", activation, tuple(poses.shape[:2]), meaning="[batch, children]")
         child_weight = activation if mask is None else activation.masked_fill(~mask, 0)
 
-    compute = poses.dtype if poses.dtype == weight.dtype else torch.promote_types(poses.dtype, weight.dtype)
-    compute = torch.float32 if compute in (torch.float16, torch.bfloat16) else compute
-    poses, weight = _ready(poses, compute), _ready(weight, compute)
-    child_weight = None if child_weight is None else _ready(child_weight, compute)
-    bias = None if bias is None else bias.to(compute)
-    replace = update == "replace"
-    inputs = (poses, weight, child_weight, bias)
+    inputs = _ready(poses, weight, child_weight, bias)
     wanted = torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in inputs)
     op = routed_linear_op if wanted else torch.ops.torchcaps.routed_forward.default
-    pose, sums = op(poses, weight, child_weight, bias, iterations, squash, replace, leaky, gradient == "last", alphas)
-    table = None
-    if coupling:
-        table = _coupling(poses, weight, child_weight, sums, Steps(bias, squash, replace, alphas), leaky)
-        table = table if mask is None else table.masked_fill(~mask[..., None], 0)  # not 0·NaN
-    if given != compute:
+    pose, sums = op(*inputs, plan.text)
+    table = _coupling(plan, inputs, sums, mask) if coupling else None
+    if given != pose.dtype:
         pose = pose.to(given)
     return RoutedOutput(pose, torch.linalg.vector_norm(pose, dim=-1), table)
+
+
+def _ready(poses: Tensor, weight: Tensor, child_weight: Tensor | None, bias: Tensor | None) -> Inputs:
+    """The tensors as backends read them: of one type, half precision in float32, and contiguous."""
+    compute = poses.dtype if poses.dtype == weight.dtype else torch.promote_types(poses.dtype, weight.dtype)
+    compute = torch.float32 if compute in (torch.float16, torch.bfloat16) else compute
+    child_weight = None if child_weight is None else _as(child_weight, compute)
+    return Inputs(_as(poses, compute), _as(weight, compute), child_weight, None if bias is None else bias.to(compute))
+
+
+def _as(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """Without a call where nothing is to be done, which counts for single images."""
+    if tensor.dtype == dtype and tensor.is_contiguous():
+        return tensor
+    return tensor.to(dtype).contiguous()
+
+
+def _coupling(plan: DynamicPlan, inputs: Inputs, sums: Tensor, mask: Tensor | None) -> Tensor:
+    with torch.no_grad():
+        detached = Inputs(*(None if tensor is None else tensor.detach() for tensor in inputs))  # type: ignore[arg-type]
+        table = serving(plan, detached).coupling(plan, detached, sums)
+        return table if mask is None else table.masked_fill(~mask[..., None], 0)  # not 0·NaN
 
 
 def _among_all(some: RoutedOutput, parents: Tensor, count: int, bias: Tensor | None, squash: str) -> RoutedOutput:
@@ -138,54 +150,34 @@ def _among_all(some: RoutedOutput, parents: Tensor, count: int, bias: Tensor | N
     return RoutedOutput(pose, length(pose), coupling)
 
 
-def _ready(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    """The tensor as the kernel reads it; without a call where nothing is to be done, which counts for single images."""
-    if tensor.dtype == dtype and tensor.is_contiguous():
-        return tensor
-    return tensor.to(dtype).contiguous()
-
-
 def routed_path() -> str:
-    """Which path serves :func:`routed_linear` on the CPU, and why."""
-    library, note = native.load()
-    if library is None:
-        return f"torch, in chunks of children ({note})"
-    return f"kernel, {note}"
-
-
-def _coupling(
-    poses: Tensor,
-    weight: Tensor,
-    child_weight: Tensor | None,
-    sums: Tensor,
-    steps: Steps,
-    leaky: bool,
-) -> Tensor:
-    with torch.no_grad():
-        agree = steps.agreements(sums)[-1]
-        detached = (poses.detach(), weight.detach(), agree, None if child_weight is None else child_weight.detach())
-        table: Tensor = passes_for(poses, weight).sum_pass(*detached, leaky, coupling=True)[1]
-    return table
+    """Which backend serves :func:`routed_linear` on the CPU, and why."""
+    like = torch.empty(1, 1, 1)
+    inputs = Inputs(like, like[None], None, None)
+    chosen = serving(DynamicPlan(), inputs)
+    kernel: Backend = next(one.backend for one in list_backends() if one.backend.name == "cpu")
+    why = f" ({kernel.unavailable() or 'it was asked for'})" if chosen.name == "torch" else ""
+    return f"{chosen.describe()}{why}"
 
 
 def _require_inputs(poses: Tensor, weight: Tensor, bias: Tensor | None) -> None:
     require_float("poses", poses)
     require_float("weight", weight)
     if poses.dim() != 3 or weight.dim() not in (3, 4):
-        raise ValueError(
+        raise InputError(
             "routed_linear expects poses [batch, children, d] and weight [children, parents, d, D] or [parents, d, D]; "
             f"got {tuple(poses.shape)} and {tuple(weight.shape)}."
         )
     children, inner = poses.shape[1:]
     if weight.shape[-2] != inner or (weight.dim() == 4 and weight.shape[0] != children):
-        raise ValueError(
+        raise InputError(
             f"poses of shape {tuple(poses.shape)} do not fit weight of shape {tuple(weight.shape)}: the children's "
             f"number and size must be those of weight [children, parents, d, D] or [parents, d, D]."
         )
     if poses.device != weight.device:
-        raise ValueError(f"poses are on {poses.device}, weight is on {weight.device}; move one of them.")
+        raise InputError(f"poses are on {poses.device}, weight is on {weight.device}; move one of them.")
     if 0 in weight.shape[-3:]:
-        raise ValueError(f"weight needs at least one parent and one pose dimension, got {tuple(weight.shape)}.")
+        raise InputError(f"weight needs at least one parent and one pose dimension, got {tuple(weight.shape)}.")
     if bias is not None:
         require_shape("bias", bias, (weight.shape[-3], weight.shape[-1]), meaning="[parents, pose size]")
     require_finite("poses", poses)

@@ -5,8 +5,8 @@
 // that what they read and add up stays in the first-level cache: votes are [GROUPS][I][J·D].
 #pragma once
 
-#include "lane_steps.h"
-#include "routing_passes.h"
+#include "passes.h"
+#include "steps.h"
 
 namespace {
 
@@ -129,7 +129,7 @@ class Block {
 template <typename T, typename S>
 void route_small(const Problem& p, const Steps<T>& given, const T* u, const T* W, const T* w, T* pose, T* sums) {
   const LaneSteps<T> steps(given);
-  const int64_t iterations = given.plan.iterations;
+  const int64_t iterations = p.iterations;
   for_parts<T>(p, [&](int64_t, int64_t from, int64_t to) {
     Block<T, S> block(p, u, W, w);
     const int64_t JD = block.JD, D = block.size.D();

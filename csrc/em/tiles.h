@@ -5,7 +5,8 @@
 #include <cmath>
 #include <limits>
 
-#include "simd.h"
+#include "../common/simd.h"
+#include "grid.h"
 
 namespace {
 

@@ -9,8 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "problem.h"
-
 namespace {
 
 template <typename T>
@@ -176,18 +174,5 @@ void unpack(const Vec<T>* in, T* x, int64_t image_stride, int64_t first, int64_t
     for (int64_t k = k0; k < n; ++k) target[k] = lanes[k * L + lane];
   }
 }
-
-template <typename T>
-const T* weights_of(const Problem& p, const T* W, int64_t child) {
-  return W + (p.shared ? 0 : child * p.J * p.d * p.D);
-}
-
-// The pose sizes of a problem; those that are common are known when compiling, zero stands for any.
-template <int d_, int D_>
-struct Shape {
-  const Problem& p;
-  int64_t d() const { return d_ ? d_ : p.d; }
-  int64_t D() const { return D_ ? D_ : p.D; }
-};
 
 }  // namespace

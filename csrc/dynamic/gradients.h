@@ -1,7 +1,7 @@
 // The last pass of the backward pass: gradients of poses, weights and child weights.
 #pragma once
 
-#include "routing_passes.h"
+#include "passes.h"
 
 namespace {
 
@@ -126,16 +126,20 @@ inline void all_weight_gradients(const S& size, const Vec<T>* pose, int64_t u_st
   }
 }
 
-// Gradients of poses, weights and child weights, given V and G of every iteration [T, B, J, D]. Children are spread over
+// Gradients of poses, weights and child weights, given V (agree) and G (grad) of every iteration [T, B, J, D]. Children are spread over
 // the threads, so every dW_ij is written by one thread; shared weights are summed per thread and then in order. A few
 // children are taken through all blocks together, so that V and G of a block are read once for all of them.
 template <typename T, typename S>
-void parameter_pass(const Problem& p, int64_t iterations, bool first_even, bool through, const T* u, const T* W, const T* Vs,
-                    const T* Gs, const T* w, T* du, T* dW, T* dw) {
+void parameter_pass(const DynamicCall<T>& c) {
+  const Problem& p = c.p;
   const S size{p};
+  const int64_t iterations = p.iterations;
+  const bool first_even = p.first_even, through = p.gradient != LAST;
+  const T *u = c.poses, *W = c.weight, *w = c.child_weight;
+  T *du = c.dposes, *dW = c.dweight, *dw = c.dchild;
   const int64_t parent = size.D() * GROUPS, all = p.J * parent, matrix = p.J * p.d * p.D;
   const int64_t blocks = (p.B + LANES<T> - 1) / LANES<T>;
-  Packed<T> V(p, Vs, iterations, blocks), G(p, Gs, iterations, blocks);
+  Packed<T> V(p, c.agree, iterations, blocks), G(p, c.grad, iterations, blocks);
   const int64_t bytes = std::max<int64_t>(1, blocks * all * VECTOR_BYTES);
   const int64_t chunk = std::max<int64_t>(1, std::min<int64_t>(CHILDREN, (256 << 10) / bytes));
   std::vector<T> shared_sums(p.shared ? p.threads * matrix : 0, T(0));

@@ -5,12 +5,13 @@
 //   parameters  du_i, dW_ij, dw_i
 //
 // with û_ij = u_i W_ij, b_ij = û_ij·V_j, p_ij = softmax_j(b_ij), c_ij = w_i p_ij. Images lie in the SIMD lanes: one
-// block is LANES images, padded with zeros. This header is compiled once per instruction set; see dispatch.cpp.
+// block is LANES images, padded with zeros. This header is compiled once per instruction set; see ../entries.cpp.
 //
 // Letters: B images, I children, J parents, d and D sizes of a child's and a parent's pose.
 #pragma once
 
-#include "simd.h"
+#include "../common/simd.h"
+#include "problem.h"
 
 namespace {
 

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "simd.h"
+#include "../common/simd.h"
 #include "steps.h"
 
 namespace {
@@ -107,7 +107,7 @@ void route_few(const Problem& p, const Steps<T>& steps, const T* u, const T* W, 
   std::unique_ptr<T[]> votes(new T[p.B * p.I * JD]);
   std::vector<T> partial(p.B * ranges * JD), V(p.B * JD);
 #pragma omp parallel num_threads(p.threads)
-  for (int64_t t = 0; t < steps.plan.iterations; ++t) {
+  for (int64_t t = 0; t < p.iterations; ++t) {
 #pragma omp for schedule(static, 1)
     for (int64_t range = 0; range < ranges; ++range)
       for (int64_t b = 0; b < p.B; ++b) {

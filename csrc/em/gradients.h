@@ -7,18 +7,9 @@
 //   Σ ds,  Σ ds z / σ_old²,  −½ Σ ds z²                               gradients of the old ln p, mean and precision
 #pragma once
 
-#include "em_tiles.h"
+#include "tiles.h"
 
 namespace {
-
-template <typename T>
-struct GradientsCall {
-  const T *poses, *W, *activation, *shift, *log_p, *mean, *precision;
-  const uint8_t* present;
-  const T *new_mean, *variance, *log_mass;        // what the forward pass gave
-  const T *grad_amount, *grad_mean, *grad_variance;
-  T *dposes, *dW, *dactivation, *dlog_p, *dmean, *dprecision;
-};
 
 // What the gradients of one image rest on, in tiles.
 template <typename T>
@@ -33,7 +24,7 @@ struct GradientTiles {
         amount(g.P * tiles_of<T>(g)),
         log_mass(g.P * tiles_of<T>(g)) {}
 
-  void load(const Grid& g, int64_t size, int64_t image, const GradientsCall<T>& call) {
+  void load(const Grid& g, int64_t size, int64_t image, const EmCall<T>& call) {
     const int64_t tiles = tiles_of<T>(g);
     std::vector<T> sums(g.J);
     for (int64_t at = 0; at < g.P; ++at) {
@@ -102,7 +93,7 @@ inline void matrix_gradients(const S& s, const T* __restrict M, const Vec<T>* __
 template <typename T, typename S>
 class GradientsOfImage {
  public:
-  GradientsOfImage(const Grid& g, const GradientsCall<T>& call, const Vec<T>* weights, Vec<T>* dweights)
+  GradientsOfImage(const Grid& g, const EmCall<T>& call, const Vec<T>* weights, Vec<T>* dweights)
       : g_(g),
         s_{g},
         call_(call),
@@ -140,9 +131,9 @@ class GradientsOfImage {
           if (!reached_.count()) continue;
           child_votes(child, q, t, count);
           const T a = call_.activation[child];
-          const bool nothing = a == 0 && inner_finite(count);  // zero times a finite number is zero
+          const bool finite = inner_finite(count);
           call_.dactivation[child] = child_scores(a, count);
-          if (!nothing) types[count++] = t;
+          if (a != 0 || !finite) types[count++] = t;  // zero times a finite number is zero
         }
         if (count) add(image, q, count, types);
       }
@@ -267,7 +258,7 @@ class GradientsOfImage {
 
   const Grid& g_;
   const S s_;
-  const GradientsCall<T>& call_;
+  const EmCall<T>& call_;
   const Vec<T>* weights_;
   Vec<T>* dweights_;
   const int64_t tiles_, most_;
@@ -280,11 +271,12 @@ class GradientsOfImage {
 
 // Every thread has its share of the images and its own sums, which are added in a fixed order: results do not vary from run to run.
 template <typename T, typename S>
-void em_gradients(const Grid& g, const GradientsCall<T>& call) {
+void em_gradients(const EmCall<T>& call) {
+  const Grid& g = call.g;
   const int64_t tile = tiles_of<T>(g) * g.inner * g.cols, slices = g.K * g.T;
   const int64_t parts = std::max<int64_t>(1, std::min<int64_t>(g.threads, g.B));
   Scratch<T> weights(slices * tile), total(slices * tile * parts);
-  weights_to_tiles<T>(g, call.W, weights.data());
+  weights_to_tiles<T>(g, call.weight, weights.data());
 #pragma omp parallel for num_threads(g.threads) schedule(static, 1)
   for (int64_t part = 0; part < parts; ++part) {
     GradientsOfImage<T, S> worker(g, call, weights.data(), total.data() + part * slices * tile);
@@ -293,7 +285,7 @@ void em_gradients(const Grid& g, const GradientsCall<T>& call) {
   for (int64_t part = 1; part < parts; ++part)
     for (int64_t n = 0; n < slices * tile; ++n) total.data()[n] += total.data()[part * slices * tile + n];
   const int64_t weight = g.inner * g.cols;
-  for (int64_t s = 0; s < slices; ++s) from_tiles<T>(g, total.data() + s * tile, weight, call.dW + s * g.J * weight);
+  for (int64_t s = 0; s < slices; ++s) from_tiles<T>(g, total.data() + s * tile, weight, call.dweight + s * g.J * weight);
 }
 
 }  // namespace
