@@ -131,7 +131,7 @@ def test_plans_check_themselves_and_cross_as_a_text():
     assert plan.alphas == (1.0, 0.5)
     again = read_plan(DynamicPlan, plan.text)
     assert (again.alphas, again.text) == (plan.alphas, plan.text)
-    assert make_plan(DynamicPlan, kind="optimized", iterations=2, alpha=[1.0, 0.5, 0.25]) is plan
+    assert make_plan(DynamicPlan, iterations=4, squash="half") is make_plan(DynamicPlan, iterations=4, squash="half")
     with pytest.raises(TypeError, match="has no option 'sqush'. Did you mean 'squash'"):
         make_plan(DynamicPlan, sqush="none")
     with pytest.raises(ValueError, match="options of dynamic routing"):

@@ -6,11 +6,11 @@ import difflib
 import functools
 import inspect
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
-from torchcaps.errors import InputTypeError
+from torchcaps.errors import InputTypeError, TorchcapsError
 
 _Made = TypeVar("_Made", bound="Plan")
 
@@ -56,20 +56,27 @@ def derived(default: Any) -> Any:
 
 def make_plan(kind: type[_Made], /, **options: Any) -> _Made:
     """A plan of a kind; the same options give the same plan, without being checked again."""
+    try:
+        return _make(kind, **options)  # type: ignore[arg-type, no-any-return] # a class is hashable
+    except TypeError as error:
+        if isinstance(error, TorchcapsError):
+            raise
+        _require_known(kind, options)
+    return kind(**options)  # with a list in it, which nothing can be remembered by
+
+
+# A compiled graph is made for one plan. This is all that torch.compiler.assume_constant_result does, but for importing
+# the compiler, which takes seconds.
+make_plan._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
+def _require_known(kind: type[Plan], options: Iterable[str]) -> None:
     known = option_names(kind)
     unknown = next((name for name in options if name not in known), None)
     if unknown is not None:
         near = difflib.get_close_matches(unknown, known, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else f" It has {', '.join(known)}."
         raise InputTypeError(f"{kind.__name__} has no option {unknown!r}.{hint}")
-    kept = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
-    plan: _Made = _make(kind, **kept)  # type: ignore[arg-type] # a class is hashable
-    return plan
-
-
-# A compiled graph is made for one plan. This is all that torch.compiler.assume_constant_result does, but for importing
-# the compiler, which takes seconds.
-make_plan._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 @functools.lru_cache(maxsize=1024, typed=True)
