@@ -45,6 +45,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--epochs", type=int, default=300)
+    parser.add_argument("--longest", type=float, default=12, help="seconds that a process lives at most")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--record", action="store_true", help="append a row to results/soak.csv")
     arguments = parser.parse_args()
@@ -64,7 +65,7 @@ def main() -> int:
         while kills < arguments.kills:
             process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
             try:
-                _, errors = process.communicate(timeout=chance.uniform(0.5, 7))
+                _, errors = process.communicate(timeout=chance.uniform(0.5, arguments.longest))
                 if process.returncode != 0:
                     print(f"after {kills} kills it did not go on: {errors}")
                     return 1

@@ -1,9 +1,12 @@
 """The package as it is installed."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 import torchcaps
 
@@ -61,3 +64,22 @@ def test_ops_know_nothing_of_modules_and_layers_nothing_of_models():
             imported.discard("torch.nn.functional")  # functions, not modules
             for wall in walls:
                 assert not any(f"{name}.".startswith(f"{wall}.") for name in imported), f"{path} imports {wall}"
+
+
+def test_what_a_user_looks_for_is_listed_and_nothing_else():
+    shown = dir(torchcaps)
+    assert {"layers", "losses", "models", "ops", "routing", "pretrained", "testing", "create_model", "Capsules"} <= set(
+        shown
+    )
+    assert not {"importlib", "Any", "annotations", "TYPE_CHECKING"} & set(shown)
+    assert all(getattr(torchcaps, name) is not None for name in shown)
+
+
+def test_all_errors_have_one_base():
+    """Python's own are raised by nobody, but as what they are besides."""
+    for path in Path(torchcaps.__file__).parent.rglob("*.py"):
+        assert not re.search(r"raise (ValueError|TypeError|RuntimeError)\(", path.read_text(encoding="utf-8")), path
+    for call, kind in ((lambda: torchcaps.create_model("x"), ValueError), (lambda: torchcaps.ops.squash(1), TypeError)):
+        with pytest.raises(torchcaps.TorchcapsError) as caught:
+            call()
+        assert isinstance(caught.value, kind)

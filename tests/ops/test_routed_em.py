@@ -348,3 +348,17 @@ def test_windows_are_those_of_a_convolution():
     for q in range(20):
         found = {(int(parent[n]), int(place[n])) for n in range(first[q], first[q + 1])}
         assert found == {(p, w) for p in range(8) for w in range(6) if int(windows.table()[p, w]) == q}
+
+
+@pytest.mark.parametrize("options", [{"variance_floor": -1.0}, {"mass": 0.0}, {"iterations": 0}, {"compete_within": 1}])
+def test_options_are_checked_as_those_of_em_routing_are(options):
+    windows = Windows((2,), (1,), (1,), (0,))
+    with pytest.raises(ValueError, match=r"variance_floor|mass|iterations|compete_within"):
+        routed_em(
+            torch.rand(1, 2, 1, 2, 2), torch.rand(1, 1, 2, 2, 2), torch.rand(1, 2, 1), 0.0, 0.0, windows, **options
+        )
+
+
+def test_the_table_of_windows_is_made_once():
+    windows = Windows((5, 5), (3, 3), (1, 1), (0, 0))
+    assert windows.table().data_ptr() == Windows((5, 5), (3, 3), (1, 1), (0, 0)).table().data_ptr()

@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from torchcaps import Capsules
-from torchcaps.layers import CapsuleLinear
-from torchcaps.ops import dynamic_routing
+from torchcaps.layers import CapsuleConv2d, CapsuleLinear
+from torchcaps.ops import dynamic_routing, squash, vector_output
 from torchcaps.routing import (
     DynamicRouting,
     EMRouting,
@@ -11,8 +11,11 @@ from torchcaps.routing import (
     KMeansRouting,
     OptimizedRouting,
     RandomRouting,
+    Routing,
     list_routings,
+    register_routing,
     resolve_routing,
+    unregister_routing,
 )
 
 VOTES = torch.randn(3, 6, 4, 5, generator=torch.Generator().manual_seed(0))
@@ -191,3 +194,63 @@ def test_another_number_of_iterations_is_refused_where_there_are_none():
         resolve_routing("uniform").with_iterations(2)
     with pytest.raises(ValueError, match="iterations"):
         resolve_routing("dynamic").with_iterations(0)
+
+
+@pytest.mark.parametrize("kind", ["linear", "conv"])
+def test_a_routing_may_look_at_the_childrens_poses(kind):
+    """As self-routing does: by the one interface that all routings have."""
+    seen = []
+
+    class ByPose(Routing):
+        needs_poses = True
+
+        def forward(self, votes, activation=None, mask=None, trace=False, poses=None):
+            seen.append(tuple(poses.shape))
+            share = poses.mean(dim=-1, keepdim=True).expand(votes.shape[:3]).softmax(dim=-1)
+            return vector_output(squash(torch.einsum("bij,bijd->bjd", share, votes)), share)
+
+    if kind == "linear":
+        layer, children = CapsuleLinear(6, 4, 3, 5, ByPose()), Capsules.from_pose(torch.rand(2, 6, 4))
+        assert layer(children).pose.shape == (2, 3, 5)
+        assert layer.route(children).coupling.shape == (2, 6, 3)
+        assert seen == [(2, 6, 4)] * 2
+    else:
+        layer, children = (
+            CapsuleConv2d(2, 3, 2, in_pose=4, routing=ByPose()),
+            Capsules.from_pose(torch.rand(2, 3, 3, 2, 4)),
+        )
+        assert layer(children).pose.shape == (2, 2, 2, 3, 4)
+        assert seen == [(2 * 4, 4 * 2, 4)]
+
+
+def test_a_function_may_look_at_the_childrens_poses():
+    def by_pose(votes, *, activation=None, mask=None, trace=False, poses):
+        return vector_output(squash(votes.mean(dim=1)) * poses.mean(), votes.new_ones(votes.shape[:3]))
+
+    register_routing("by-pose")(by_pose)
+    try:
+        assert CapsuleLinear(6, 4, 3, 5, "by-pose")(Capsules.from_pose(torch.rand(2, 6, 4))).pose.shape == (2, 3, 5)
+    finally:
+        unregister_routing("by-pose")
+
+
+def test_options_are_attributes_of_the_module_and_of_its_plan():
+    routing = DynamicRouting(4, leaky=True)
+    assert (routing.iterations, routing.leaky, routing.plan.iterations) == (4, True, 4)
+    routing.iterations = 2
+    assert routing.plan.iterations == 2
+    with pytest.raises(ValueError, match="at least 1"):
+        routing.iterations = 0
+    with pytest.raises(TypeError, match="has no option 'leeky'. Did you mean 'leaky'"):
+        DynamicRouting(leeky=True)
+
+
+def test_no_coupling_is_none():
+    layer, children = (
+        CapsuleConv2d(2, 3, 2, routing="em"),
+        Capsules(torch.rand(1, 3, 3, 2, 4, 4), torch.rand(1, 3, 3, 2)),
+    )
+    assert layer.route(children, coupling=False).coupling is None
+    linear = CapsuleLinear(6, 4, 3, 5)
+    poses = torch.rand(2, 6, 4)
+    assert linear.routing.route_linear(poses, linear.weight, poses.norm(dim=-1)).coupling is None

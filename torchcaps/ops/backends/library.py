@@ -14,9 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
-from torchcaps.errors import InputError, StateError
+from torchcaps.errors import StateError
 
 ABI = 2
 """Of the interface: raised in csrc/common/call.h and here when the meaning of a field changes."""
@@ -129,15 +128,3 @@ def load_library() -> tuple[Library | None, str]:
         return None, "the package was installed without a C++ compiler; install one and reinstall torchcaps"
     _share_openmp()
     return open_library(found[0])
-
-
-def address(name: str, tensor: Tensor | None, like: Tensor, shape: tuple[int, ...]) -> int:
-    """The address of a tensor, 0 for none, after making sure that the kernel reads and writes inside it."""
-    if tensor is None:
-        return 0
-    if tensor.shape != shape or tensor.dtype != like.dtype or not tensor.is_contiguous():
-        raise InputError(
-            f"the kernel needs {name} contiguous, {like.dtype}, of shape {shape}; "
-            f"got {tensor.dtype} {tuple(tensor.shape)}."
-        )
-    return tensor.data_ptr()

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from torchcaps.errors import StateError
 from torchcaps.ops.backends import register_backend
-from torchcaps.ops.backends.library import SUFFIXES, Function, address, load_library
+from torchcaps.ops.backends.kernel import KernelBackend, KernelCall
+from torchcaps.ops.backends.library import load_library
 from torchcaps.ops.dynamic.backend import Gradients, Inputs, RoutedBackend
 from torchcaps.ops.dynamic.plan import DynamicPlan
 from torchcaps.ops.plan import option_names
@@ -24,14 +23,6 @@ FIELDS = frozenset((*_SIZES, *_OPTIONS, *_TENSORS))
 _NOTHING = dict.fromkeys((*_TENSORS, "first_even"), 0)
 
 
-@functools.cache
-def _function(name: str) -> Function:
-    library, reason = load_library()
-    if library is None:
-        raise StateError(f"the kernel is not available: {reason}")
-    return library.function(name, CALL)
-
-
 @functools.lru_cache(maxsize=1024)
 def _options(plan: DynamicPlan) -> dict[str, int]:
     """The plan as the kernel reads it, names as the numbers that the library gives them."""
@@ -41,70 +32,34 @@ def _options(plan: DynamicPlan) -> dict[str, int]:
     return {name: library.option(value) if isinstance(value, str) else int(value) for name, value in values.items()}
 
 
-class _Call:
-    """One call: sizes, options, and addresses of tensors whose shapes were checked."""
+class _Call(KernelCall):
+    """Of a plan on its inputs."""
 
     def __init__(self, plan: DynamicPlan, inputs: Inputs) -> None:
         poses, weight, child_weight, bias = inputs
-        self.poses, self.weight = poses.contiguous(), weight.contiguous()
         self.batch, self.children, inner = poses.shape
         self.parents, _, self.size = weight.shape[-3:]
         self.sums = (self.batch, self.parents, self.size)
         matrices = (self.parents, inner, self.size)
-        self.values = {
-            **_NOTHING, **_options(plan), "B": self.batch, "I": self.children, "J": self.parents, "d": inner,
-            "D": self.size, "shared": weight.dim() == 3, "threads": torch.get_num_threads(),
+        sizes = {
+            "B": self.batch, "I": self.children, "J": self.parents, "d": inner, "D": self.size,
+            "shared": weight.dim() == 3, "threads": torch.get_num_threads(),
         }  # fmt: skip
-        self.kept: list[Tensor] = []  # alive while the kernel runs
-        self.put("poses", self.poses, poses.shape)
-        self.put("weight", self.weight, matrices if weight.dim() == 3 else (self.children, *matrices))
+        poses = poses.contiguous()
+        super().__init__(CALL, poses, {**_NOTHING, **_options(plan), **sizes})
+        self.put("poses", poses, poses.shape)
+        self.put("weight", weight.contiguous(), matrices if weight.dim() == 3 else (self.children, *matrices))
         self.put("child_weight", child_weight, (self.batch, self.children))
         self.put("bias", None if bias is None else bias.contiguous(), (self.parents, self.size))
         if plan.alphas:
             self.put("alphas", poses.new_tensor(plan.alphas), (plan.iterations,))
 
-    def put(self, name: str, tensor: Tensor | None, shape: tuple[int, ...]) -> Tensor | None:
-        """Let the kernel have a tensor, or none."""
-        if tensor is not None:
-            self.kept.append(tensor)
-            self.values[name] = address(name, tensor, self.poses, shape)
-        return tensor
-
-    def new(self, name: str, *shape: int) -> Tensor:
-        """A tensor for the kernel to write to."""
-        tensor = self.poses.new_empty(shape)
-        self.put(name, tensor, shape)
-        return tensor
-
-    def run(self, function: str) -> int:
-        return _function(function)(self.poses.dtype, self.values)
-
 
 @register_backend("dynamic", "cpu")
-class KernelRouting(RoutedBackend):
+class KernelRouting(KernelBackend, RoutedBackend):
     """The kernel. A forward pass, and for many images of a small problem the backward pass too, is one call."""
 
-    name = "cpu"
-
-    @functools.cache  # noqa: B019 - there is one of it
-    def unavailable(self) -> str | None:
-        """The library is not there, or of another version."""
-        library, reason = load_library()
-        return reason if library is None else library.mismatch(CALL, FIELDS)
-
-    def supports(self, plan: DynamicPlan, tensors: Sequence[Tensor | None]) -> str | None:
-        """Two types of numbers, the same in poses and weights."""
-        poses, weight = tensors[:2]
-        assert poses is not None
-        assert weight is not None
-        if poses.dtype not in SUFFIXES or weight.dtype != poses.dtype:
-            return f"it computes in float32 or float64, got {poses.dtype} and {weight.dtype}"
-        return self.unavailable()
-
-    def describe(self) -> str:
-        """With the instruction set in use."""
-        library, _ = load_library()
-        return "kernel" if library is None else f"kernel, {library.variant}"
+    call, fields = CALL, FIELDS
 
     def forward(self, plan: DynamicPlan, inputs: Inputs) -> tuple[Tensor, Tensor]:
         """All passes and the steps between them.
@@ -113,7 +68,7 @@ class KernelRouting(RoutedBackend):
         many images of a small problem it keeps those of a block of images in the cache; see :meth:`is_small`.
         """
         call = _Call(plan, inputs)
-        pose, sums = call.new("pose", *call.sums), call.new("sums", plan.iterations, *call.sums)
+        pose, sums = call.new("pose", call.sums), call.new("sums", (plan.iterations, *call.sums))
         call.run("route")
         return pose, sums
 
@@ -131,7 +86,7 @@ class KernelRouting(RoutedBackend):
             return super().backward(plan, inputs, sums, grad)
         call.put("sums", sums, (plan.iterations, *call.sums))
         call.put("grad", grad, call.sums)
-        dposes, dweight = call.new("dposes", *inputs.poses.shape), call.new("dweight", *inputs.weight.shape)
+        dposes, dweight = call.new("dposes", inputs.poses.shape), call.new("dweight", inputs.weight.shape)
         dchild, dbias = inputs.poses.new_zeros(inputs.poses.shape[:2]), inputs.poses.new_zeros(call.sums[1:])
         call.put("dchild", None if inputs.child_weight is None else dchild, tuple(dchild.shape))
         call.put("dbias", None if inputs.bias is None else dbias, call.sums[1:])
@@ -144,8 +99,8 @@ class KernelRouting(RoutedBackend):
         """See :class:`RoutedBackend`."""
         call = _Call(plan, inputs)
         call.put("agree", agree, call.sums)
-        total = call.new("sums", *call.sums)
-        table = call.new("coupling", call.batch, call.children, call.parents) if coupling else None
+        total = call.new("sums", call.sums)
+        table = call.new("coupling", (call.batch, call.children, call.parents)) if coupling else None
         call.run("sum")
         return total, table
 
@@ -154,7 +109,7 @@ class KernelRouting(RoutedBackend):
         call = _Call(plan, inputs)
         call.put("agree", agree, call.sums)
         call.put("grad", grad, call.sums)
-        out = call.new("sums", *call.sums)
+        out = call.new("sums", call.sums)
         call.run("agreement")
         return out
 
@@ -166,7 +121,7 @@ class KernelRouting(RoutedBackend):
         call.values |= {"iterations": len(grads), "first_even": first_even}
         call.put("agree", agrees, (len(grads), *call.sums))
         call.put("grad", grads, (len(grads), *call.sums))
-        dposes, dweight = call.new("dposes", *inputs.poses.shape), call.new("dweight", *inputs.weight.shape)
-        dchild = call.new("dchild", call.batch, call.children)
+        dposes, dweight = call.new("dposes", inputs.poses.shape), call.new("dweight", inputs.weight.shape)
+        dchild = call.new("dchild", (call.batch, call.children))
         call.run("parameters")
         return dposes, dweight, dchild

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
-from torchcaps.errors import InputError, StateError
+from torchcaps.errors import InputError
 from torchcaps.ops.backends import register_backend
-from torchcaps.ops.backends.library import SUFFIXES, Function, address, load_library
+from torchcaps.ops.backends.kernel import KernelBackend, KernelCall
 from torchcaps.ops.em.backend import Children, GridPlan, MomentGradients, Moments, MomentsBackend, Parents
 
 CALL = "em"
@@ -19,37 +16,31 @@ _TENSORS = ("poses", "weight", "activation", "shift", "log_p", "mean", "precisio
             "variance", "log_mass", "grad_amount", "grad_mean", "grad_variance", "dposes", "dweight", "dactivation",
             "dlog_p", "dmean", "dprecision")  # fmt: skip
 FIELDS = frozenset((*_NUMBERS, *_TENSORS))
+_NOTHING = dict.fromkeys(_TENSORS, 0)
 
 
-@functools.cache
-def _function(name: str) -> Function:
-    library, reason = load_library()
-    if library is None:
-        raise StateError(f"the kernel is not available: {reason}")
-    return library.function(name, CALL)
-
-
-class _Call:
-    """One call: sizes, and addresses of tensors whose shapes were checked."""
+class _Call(KernelCall):
+    """Of one iteration."""
 
     def __init__(self, plan: GridPlan, children: Children, parents: Parents | None, present: Tensor | None) -> None:
-        self.poses = children.poses.contiguous()
-        batch, positions, types, rows, inner = self.poses.shape
+        poses = children.poses.contiguous()
+        batch, positions, types, rows, inner = poses.shape
         slices, _, out_types, _, cols = children.weight.shape
-        windows, self.links = plan.windows, plan.windows.links()  # alive while the kernel runs
+        windows, links = plan.windows, plan.windows.links()
         at, places = windows.table().shape
-        if positions + 1 != len(self.links[0]) or slices != (1 if windows.shared else places):
-            given = f"poses {tuple(self.poses.shape)} and weight {tuple(children.weight.shape)}"
+        if positions + 1 != len(links[0]) or slices != (1 if windows.shared else places):
+            given = f"poses {tuple(poses.shape)} and weight {tuple(children.weight.shape)}"
             raise InputError(f"{windows} does not fit {given}.")
-        self.sums, self.votes = (batch, at, out_types), (batch, at, out_types, rows * cols)
-        first, parent, slice_of = (part.ctypes.data for part in self.links)
-        self.values = {
-            **dict.fromkeys(_TENSORS, 0), "B": batch, "Q": positions, "P": at, "K": slices, "T": types, "J": out_types,
-            "rows": rows, "inner": inner, "cols": cols, "everywhere": plan.everywhere,
-            "threads": torch.get_num_threads(), "first": first, "parent": parent, "slice": slice_of,
+        first, parent, slice_of = (part.ctypes.data for part in links)
+        numbers = {
+            "B": batch, "Q": positions, "P": at, "K": slices, "T": types, "J": out_types, "rows": rows, "inner": inner,
+            "cols": cols, "everywhere": plan.everywhere, "threads": torch.get_num_threads(), "first": first,
+            "parent": parent, "slice": slice_of,
         }  # fmt: skip
-        self.kept: list[Tensor] = []
-        self.put("poses", self.poses, tuple(self.poses.shape))
+        super().__init__(CALL, poses, {**_NOTHING, **numbers})
+        self.kept.append(links)
+        self.sums, self.votes = (batch, at, out_types), (batch, at, out_types, rows * cols)
+        self.put("poses", poses, tuple(poses.shape))
         self.put("weight", children.weight, (slices, types, out_types, inner, cols))
         self.put("activation", children.activation, (batch, positions, types))
         self.put("shift", children.shift, (positions, rows, cols))
@@ -59,50 +50,20 @@ class _Call:
         if present is not None:
             if tuple(present.shape) != (batch, at):
                 raise InputError(f"present must have shape {(batch, at)}, got {tuple(present.shape)}.")
-            self.kept.append(present.to(torch.uint8).contiguous())
-            self.values["present"] = self.kept[-1].data_ptr()
+            there = present.to(torch.uint8).contiguous()
+            self.kept.append(there)
+            self.values["present"] = there.data_ptr()
 
     def put(self, name: str, tensor: Tensor | None, shape: tuple[int, ...]) -> None:
-        """Let the kernel have a tensor, or none."""
-        if tensor is not None:
-            self.kept.append(tensor.contiguous())
-            self.values[name] = address(name, self.kept[-1], self.poses, shape)
-
-    def new(self, name: str, shape: tuple[int, ...]) -> Tensor:
-        """A tensor for the kernel to write to."""
-        tensor = self.poses.new_empty(shape)
-        self.put(name, tensor, shape)
-        return tensor
-
-    def run(self, function: str) -> None:
-        _function(function)(self.poses.dtype, self.values)
+        """Contiguous or not."""
+        super().put(name, None if tensor is None else tensor.contiguous(), shape)
 
 
 @register_backend("em", "cpu")
-class KernelMoments(MomentsBackend):
+class KernelMoments(KernelBackend, MomentsBackend):
     """The kernel."""
 
-    name = "cpu"
-
-    @functools.cache  # noqa: B019 - there is one of it
-    def unavailable(self) -> str | None:
-        """The library is not there, or of another version."""
-        library, reason = load_library()
-        return reason if library is None else library.mismatch(CALL, FIELDS)
-
-    def supports(self, plan: GridPlan, tensors: Sequence[Tensor | None]) -> str | None:
-        """Two types of numbers, the same in poses and weights."""
-        poses, weight = tensors[:2]
-        assert poses is not None
-        assert weight is not None
-        if poses.dtype not in SUFFIXES or weight.dtype != poses.dtype:
-            return f"it computes in float32 or float64, got {poses.dtype} and {weight.dtype}"
-        return self.unavailable()
-
-    def describe(self) -> str:
-        """With the instruction set in use."""
-        library, _ = load_library()
-        return "kernel" if library is None else f"kernel, {library.variant}"
+    call, fields = CALL, FIELDS
 
     def moments(self, plan: GridPlan, children: Children, parents: Parents | None, present: Tensor | None) -> Moments:
         """See :class:`MomentsBackend`."""
@@ -131,7 +92,7 @@ class KernelMoments(MomentsBackend):
             call.put(name, grad, shape)
         own = [call.new(f"d{name}", tuple(getattr(children, name).shape)) for name in ("poses", "weight", "activation")]
         of_parents = [
-            call.poses.new_empty(0) if parents is None else call.new(name, shape)
+            call.like.new_empty(0) if parents is None else call.new(name, shape)
             for name, shape in zip(("dlog_p", "dmean", "dprecision"), shapes, strict=True)
         ]
         call.run("em_gradients")
