@@ -15,8 +15,9 @@ result, in the kernel as little as in torch:
   logits), stays invisible, NaN included. Weights belong to no child: where votes are not stored, weights that are not
   finite show in every image.
 
-So finite inputs give either what they should or something that is not finite. :func:`torchcaps.check_finite` finds
-where it came from.
+So finite inputs of ordinary size give what they should, and what overflows on the way shows. Within a few orders of
+the largest number the paths may round differently, and gradients there are noise. :func:`torchcaps.check_finite` finds
+where something that is not finite came from.
 """
 
 from __future__ import annotations
