@@ -63,7 +63,7 @@ class ClassCapsules(GridCapsules):
             return None
         centres = [(torch.arange(n, dtype=like.dtype, device=like.device) + 0.5) / n for n in (1, *size)[-2:]]
         grid = torch.stack(torch.meshgrid(*centres, indexing="ij"), dim=-1).flatten(0, 1)  # [Q, 2]: row, column
-        shift = like.new_zeros(len(grid), self.rows, self.weight.shape[-1])
+        shift = like.new_zeros(grid.shape[0], self.rows, self.weight.shape[-1])
         if isinstance(self.out_pose, int):
             shift[:, 0, -2:] = grid
         else:

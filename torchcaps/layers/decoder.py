@@ -53,8 +53,8 @@ class ReconstructionDecoder(nn.Module):
         """
         require_capsules("the decoder", capsules)
         self._check_poses(capsules.pose)
-        if target is not None and len(target) != len(capsules.pose):
-            raise InputError(f"targets for {len(target)} images, but capsules of {len(capsules.pose)}.")
+        if target is not None and target.shape[:1] != capsules.pose.shape[:1]:
+            raise InputError(f"targets for {target.shape[0]} images, but capsules of {capsules.pose.shape[0]}.")
         if target is None:
             require_count("objects", objects)
             if objects > self.capsules:

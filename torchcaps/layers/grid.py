@@ -129,7 +129,8 @@ class GridCapsules(nn.Module):
                 "a mask and the layer's own padding do not go together: whether a window reaches into padding would "
                 "depend on the batch. Use padding=0."
             )
-        return poses.reshape(*poses.shape[:3], self.rows, -1), capsules.activation.flatten(1, -2), mask
+        poses = poses.reshape(*poses.shape[:3], self.rows, self.weight.shape[-2])
+        return poses, capsules.activation.flatten(1, -2), mask
 
     def forward(self, capsules: Capsules) -> Capsules:
         """The parents; votes are not stored by EM, dynamic and optimised routing."""

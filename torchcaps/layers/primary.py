@@ -58,7 +58,7 @@ class _PrimaryCapsules(nn.Module):
         """
         require_features(type(self).__name__, features, self.conv)
         if mask is not None:
-            require_mask("mask", mask, (len(features), *features.shape[2:]), meaning="[batch, *positions]")
+            require_mask("mask", mask, (features.shape[0], *features.shape[2:]), meaning="[batch, *positions]")
             if any(self.padding):
                 raise InputError(
                     "a mask and the convolution's own padding do not go together: whether a window reaches into "

@@ -108,7 +108,7 @@ class TextLSTM(nn.Module):
                 places = (last[:, None] - torch.arange(mask.shape[1], device=mask.device)).clamp_min(0)
                 turned = vectors.gather(1, places[:, :, None].expand_as(vectors))
             read, _ = reader(turned)
-            states.append(read[torch.arange(len(read), device=read.device), last])
+            states.append(read[torch.arange(read.shape[0], device=read.device), last])
         return ModelOutput(self.classifier(torch.cat(states, dim=1)))
 
 

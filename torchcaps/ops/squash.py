@@ -10,6 +10,7 @@ from torch import Tensor
 
 from torchcaps.checks import require_choice, require_finite, require_float
 from torchcaps.ops.finite import finite_or_nan
+from torchcaps.ops.transforms import plain_needed
 
 
 class _Kind(NamedTuple):
@@ -46,10 +47,16 @@ SQUASH_KINDS = tuple(_KINDS)
 
 
 def length(pose: Tensor, dim: int = -1, keepdim: bool = False) -> Tensor:
-    """Euclidean length ‖s‖ along ``dim``, with gradient 0 at s = 0 (where a bare square root gives NaN)."""
+    """Euclidean length ‖s‖ along ``dim``, with gradient 0 at s = 0 (where a bare square root gives NaN).
+
+    So are its further derivatives there, where those of torch's norm are NaN.
+    """
     require_float("pose", pose)
-    norm: Tensor = torch.linalg.vector_norm(pose, dim=dim, keepdim=keepdim)
-    return norm
+    norm: Tensor = torch.linalg.vector_norm(pose, dim=dim, keepdim=True)
+    if torch.is_grad_enabled() or plain_needed():
+        absent = norm == 0
+        norm = torch.linalg.vector_norm(pose.masked_fill(absent, 1), dim=dim, keepdim=True).masked_fill(absent, 0)
+    return norm if keepdim else norm.squeeze(dim)
 
 
 def squash(pose: Tensor, kind: str = "sabour", dim: int = -1) -> Tensor:

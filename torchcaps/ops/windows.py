@@ -10,6 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from torchcaps.ops.constants import constant
+from torchcaps.ops.precision import cast, compute_type, exact
+
+CPU = torch.device("cpu")
+
 
 class Windows(NamedTuple):
     """The windows that slide over a grid of children; there is one position of parents per window.
@@ -41,9 +46,16 @@ class Windows(NamedTuple):
         sizes = zip(self.size, self.kernel, self.stride, self.padding, strict=True)
         return tuple((size + 2 * padding - kernel) // stride + 1 for size, kernel, stride, padding in sizes)
 
-    def table(self, device: torch.device | None = None) -> Tensor:
+    def table(self, device: torch.device = CPU) -> Tensor:
         """The child position at every place of every window, int64 ``[P, W]``; −1 in the padding."""
-        return torch.from_numpy(_table(self)).to(device or "cpu")
+        return constant(_table, self, device)
+
+    def seen_from(self, device: torch.device = CPU) -> Tensor:
+        """Where a child is seen: places of windows, counted through all P·W, int64 ``[Q, L]``; −1 for no place.
+
+        L is the number of windows that see a child, at most.
+        """
+        return constant(_seen_from, self, device)
 
     def links(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The same from the children's side, for the kernel: int32 lists.
@@ -54,22 +66,38 @@ class Windows(NamedTuple):
         return _links(self)
 
 
-# Kept as arrays, not as tensors: while a model is exported, tensors are stand-ins that must not be kept.
-@functools.lru_cache(maxsize=64)
-def _table(windows: Windows) -> np.ndarray:
-    table, inside = np.zeros((1, 1), dtype=np.int64), np.ones((1, 1), dtype=bool)
+def _outer(grid: Tensor, size: int, along: Tensor) -> Tensor:
+    """Positions on a grid of one dimension more: ``[A, B]``, along which they are ``[a, b]``, → ``[A·a, B·b]``."""
+    return (grid[:, None, :, None] * size + along[None, :, None, :]).flatten(2).flatten(0, 1)
+
+
+def _table(windows: Windows, device: torch.device) -> Tensor:
+    table = outside = torch.zeros(1, 1, dtype=torch.int64, device=device)
     sizes = zip(windows.size, windows.kernel, windows.stride, windows.padding, windows.out, strict=True)
     for size, kernel, stride, padding, out in sizes:
-        along = np.arange(out)[:, None] * stride + np.arange(kernel) - padding  # [out, kernel]
-        shape = (len(table) * out, table.shape[1] * kernel)
-        table = (table[:, None, :, None] * size + along[None, :, None, :]).reshape(shape)
-        inside = (inside[:, None, :, None] & ((along >= 0) & (along < size))[None, :, None, :]).reshape(shape)
-    return np.where(inside, table, -1)
+        places = torch.arange(kernel, device=device) - padding
+        along = torch.arange(out, device=device)[:, None] * stride + places  # [out, kernel]
+        table = _outer(table, size, along)
+        outside = _outer(outside, 1, ((along < 0) | (along >= size)).long())
+    return table.masked_fill(outside > 0, -1)
+
+
+def _seen_from(windows: Windows, device: torch.device) -> Tensor:
+    window = place = outside = torch.zeros(1, 1, dtype=torch.int64, device=device)
+    sizes = zip(windows.size, windows.kernel, windows.stride, windows.padding, windows.out, strict=True)
+    for size, kernel, stride, padding, out in sizes:
+        child = torch.arange(size, device=device)[:, None] + padding
+        last = child // stride  # the last window that may see it; so many before it may, too
+        at = last - torch.arange((kernel + stride - 1) // stride, device=device)  # [size, L]
+        inner = child - at * stride
+        window, place = _outer(window, out, at), _outer(place, kernel, inner)
+        outside = _outer(outside, 1, ((at < 0) | (at >= out) | (inner >= kernel)).long())
+    return (window * math.prod(windows.kernel) + place).masked_fill(outside > 0, -1)
 
 
 @functools.lru_cache(maxsize=64)
 def _links(windows: Windows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    table = _table(windows)
+    table = windows.table().numpy()
     child = table.ravel()
     order = np.argsort(child, kind="stable")
     order = order[child[order] >= 0]
@@ -88,8 +116,10 @@ def window_votes(poses: Tensor, weight: Tensor, windows: Windows, shift: Tensor 
         ``[B, P, W, T, J, R, C]``.
     """
     table = windows.table(poses.device).clamp_min(0)
-    weight = weight.expand(table.shape[1], *weight.shape[1:])
-    votes = torch.einsum("bpwtrd,wtjdc->bpwtjrc", poses[:, table], weight)
+    dtype = compute_type(poses, weight)
+    weight = cast(weight, dtype).expand(table.shape[1], *weight.shape[1:])
+    with exact(poses):
+        votes = torch.einsum("bpwtrd,wtjdc->bpwtjrc", cast(poses, dtype)[:, table], weight)
     return votes if shift is None else votes + shift[table][:, :, None, None]
 
 
@@ -100,7 +130,7 @@ def windows_present(mask: Tensor, windows: Windows) -> Tensor:
     weights are shared, is there however few the children are.
     """
     if windows.shared:
-        return mask.new_ones(len(mask), 1)
+        return mask.new_ones(mask.shape[0], 1)
     table = windows.table(mask.device)
     here = mask.any(dim=-1)[:, table.clamp_min(0)]  # [B, P, W]
     return (here | (table < 0)).all(dim=-1)

@@ -94,7 +94,7 @@ class DynamicRouting(Routing, plan=DynamicPlan):
             self.plan,
             activation=activation,
             mask=mask,
-            parent_mask=None if parent_mask is None else parent_mask.expand(len(votes), -1),
+            parent_mask=None if parent_mask is None else parent_mask.expand(votes.shape[0], -1),
             logits=self.prior,
             bias=self.bias,
             trace=trace,

@@ -74,7 +74,7 @@ class _Seen:
     def children_of(self, values: Tensor) -> Tensor:
         """What children have ``[B, Q, T, *]`` for each window that is routed: ``[N, W·T, *]``."""
         rows = values.flatten(0, 1).index_select(0, self.rows.flatten())  # its gradient is much faster than x[rows]'s
-        return rows.view(len(self.rows), self.places * values.shape[2], *values.shape[3:])
+        return rows.view(self.rows.shape[0], self.places * values.shape[2], *values.shape[3:])
 
     def chosen(self, of_windows: Tensor) -> Tensor:
         """The windows that are routed: ``[B·P, *]`` → ``[N, *]``."""

@@ -5,7 +5,8 @@ register for an algorithm and a type of device. Of those that can serve a call t
 that a backend from outside the package comes first; the passes in torch, which can serve everything, come last.
 
 ``TORCHCAPS_BACKEND=torch`` (or ``cpu``, or the name of any other) in the environment, or :func:`use_backend`, asks for
-one; if it cannot serve a call, an error says why.
+one; if it cannot serve a call, an error says why. ``plain`` asks for none at all: votes are stored and no custom op is
+called, so that a model exported there runs where torchcaps is not installed.
 """
 
 from __future__ import annotations
@@ -60,6 +61,8 @@ class Registered(NamedTuple):
     backend: Backend
 
 
+PLAIN = "plain"
+"""No backend and no custom op: see :mod:`torchcaps.ops.transforms`."""
 _Class = TypeVar("_Class", bound=type[Backend])
 _registered: list[Registered] = []
 _serving: dict[tuple[str, str], tuple[Backend, ...]] = {}
@@ -100,10 +103,19 @@ def list_backends() -> list[Registered]:
 
 @contextmanager
 def use_backend(name: str | None) -> Iterator[None]:
-    """Within this context the backend of that name serves; None lets the library choose."""
+    """Within this context the backend of that name serves; None lets the library choose.
+
+    Args:
+        name: of a backend (``torchcaps info`` lists them), or ``plain`` for torch's own operators only.
+
+    Example::
+
+        with torchcaps.use_backend("plain"):
+            program = torch.export.export(model, (images,))  # runs without torchcaps
+    """
     global _wanted
     if name is not None:
-        require_choice("backend", name, {one.backend.name for one in _registered})
+        require_choice("backend", name, {PLAIN, *(one.backend.name for one in _registered)})
     before, _wanted = _wanted, name
     try:
         yield
@@ -131,8 +143,9 @@ def choose_backend(algorithm: str, plan: Any, tensors: Sequence[Tensor | None]) 
     first = tensors[0]
     assert first is not None
     reasons = []
+    wanted = "torch" if _wanted == PLAIN else _wanted  # an op that was called all the same
     for backend in _candidates(algorithm, first.device.type):
-        if _wanted is not None and backend.name != _wanted:
+        if wanted is not None and backend.name != wanted:
             continue
         reason = backend.supports(plan, tensors)
         if reason is None:

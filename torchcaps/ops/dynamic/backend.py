@@ -11,7 +11,6 @@ the forward pass.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 import torch
@@ -21,6 +20,7 @@ from torchcaps.errors import InputTypeError
 from torchcaps.ops.backends import Backend
 from torchcaps.ops.dynamic.plan import DynamicPlan
 from torchcaps.ops.dynamic.steps import Steps
+from torchcaps.ops.precision import exact
 
 
 class Inputs(NamedTuple):
@@ -101,9 +101,3 @@ class RoutedBackend(Backend):
         table = self.sum_pass(plan, inputs, agree, coupling=True)[1]
         assert table is not None
         return table
-
-
-def exact(poses: Tensor) -> AbstractContextManager[None]:
-    """No autocast inside: everything is computed in the type of the poses."""
-    device = poses.device.type
-    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()

@@ -9,13 +9,16 @@ from torch import Tensor
 
 from torchcaps.checks import require_finite, require_float, require_mask, require_shape
 from torchcaps.errors import InputError
-from torchcaps.ops.backends import Backend, list_backends
+from torchcaps.ops.backends import PLAIN, Backend, list_backends, wanted_backend
 from torchcaps.ops.dynamic.backend import Inputs
 from torchcaps.ops.dynamic.op import routed_linear_op, serving
+from torchcaps.ops.dynamic.plain import route_plainly
 from torchcaps.ops.dynamic.plan import DynamicPlan
 from torchcaps.ops.plan import make_plan, takes_options
+from torchcaps.ops.precision import cast, compute_type, exact, result_type
 from torchcaps.ops.squash import length
 from torchcaps.ops.squash import squash as squash_vectors
+from torchcaps.ops.transforms import plain_needed
 
 
 class RoutedOutput(NamedTuple):
@@ -46,7 +49,10 @@ def routed_linear(
     fewer than eight images the votes are, being smaller than the weights; for many images of a small problem those of a
     few images at a time, in the cache). One pass over the children per iteration computes vote, logit, softmax and sum;
     ``ops/dynamic/README.md`` derives it. A kernel serves on the CPU for float32 and float64, the same passes in torch
-    serve elsewhere; :func:`routed_path` says which and why. Half precision is computed in float32.
+    serve elsewhere; :func:`routed_path` says which and why. Half precision is computed in float32; the result has the
+    type that poses and weight have together. Where one of torch's transforms, such as ``torch.func.jvp`` or a second
+    derivative, asks for more than the kernel has, plain torch serves and stores votes
+    (:mod:`torchcaps.ops.transforms`).
 
     Args:
         poses: the children's poses u.
@@ -93,7 +99,7 @@ def route_linear(
         some = route_linear(poses, among, plan, activation=activation, mask=mask, bias=rest, coupling=coupling)
         return _among_all(some, parents, weight.shape[-3], bias, plan.squash)
 
-    given = poses.dtype
+    given = result_type(poses, weight)
     child_weight = None
     if mask is not None:
         require_mask("mask", mask, tuple(poses.shape[:2]), meaning="[batch, children]")
@@ -106,35 +112,40 @@ def route_linear(
         child_weight = activation if mask is None else activation.masked_fill(~mask, 0)
 
     inputs = _ready(poses, weight, child_weight, bias)
+    pose, table = _route(plan, inputs, coupling)
+    if table is not None:
+        table = table.detach() if mask is None else table.detach().masked_fill(~mask[..., None], 0)  # not 0·NaN
+    pose = cast(pose, given)
+    return RoutedOutput(pose, length(pose), table)
+
+
+def _route(plan: DynamicPlan, inputs: Inputs, coupling: bool) -> tuple[Tensor, Tensor | None]:
+    """Pose and, if asked for, coupling: by the op, or by plain torch where that has no rule."""
+    if plain_needed(foldable=not coupling) or (coupling and torch.compiler.is_compiling()):
+        with exact(inputs.poses):
+            pose, _, table = route_plainly(plan, *inputs)
+        return pose, table
     wanted = torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in inputs)
     op = routed_linear_op if wanted else torch.ops.torchcaps.routed_forward.default
     pose, sums = op(*inputs, plan.text)
-    table = _coupling(plan, inputs, sums, mask) if coupling else None
-    if given != pose.dtype:
-        pose = pose.to(given)
-    return RoutedOutput(pose, torch.linalg.vector_norm(pose, dim=-1), table)
+    if not coupling:
+        return pose, None
+    with torch.no_grad():
+        detached = Inputs(*(None if tensor is None else tensor.detach() for tensor in inputs))  # type: ignore[arg-type]
+        return pose, serving(plan, detached).coupling(plan, detached, sums)
 
 
 def _ready(poses: Tensor, weight: Tensor, child_weight: Tensor | None, bias: Tensor | None) -> Inputs:
     """The tensors as backends read them: of one type, half precision in float32, and contiguous."""
-    compute = poses.dtype if poses.dtype == weight.dtype else torch.promote_types(poses.dtype, weight.dtype)
-    compute = torch.float32 if compute in (torch.float16, torch.bfloat16) else compute
-    child_weight = None if child_weight is None else _as(child_weight, compute)
-    return Inputs(_as(poses, compute), _as(weight, compute), child_weight, None if bias is None else bias.to(compute))
+    dtype = compute_type(poses, weight)
+    child_weight = None if child_weight is None else _contiguous(child_weight, dtype)
+    return Inputs(_contiguous(poses, dtype), _contiguous(weight, dtype), child_weight, cast(bias, dtype))
 
 
-def _as(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+def _contiguous(tensor: Tensor, dtype: torch.dtype) -> Tensor:
     """Without a call where nothing is to be done, which counts for single images."""
-    if tensor.dtype == dtype and tensor.is_contiguous():
-        return tensor
-    return tensor.to(dtype).contiguous()
-
-
-def _coupling(plan: DynamicPlan, inputs: Inputs, sums: Tensor, mask: Tensor | None) -> Tensor:
-    with torch.no_grad():
-        detached = Inputs(*(None if tensor is None else tensor.detach() for tensor in inputs))  # type: ignore[arg-type]
-        table = serving(plan, detached).coupling(plan, detached, sums)
-        return table if mask is None else table.masked_fill(~mask[..., None], 0)  # not 0·NaN
+    tensor = cast(tensor, dtype)
+    return tensor if tensor.is_contiguous() else tensor.contiguous()
 
 
 def _among_all(some: RoutedOutput, parents: Tensor, count: int, bias: Tensor | None, squash: str) -> RoutedOutput:
@@ -152,6 +163,8 @@ def _among_all(some: RoutedOutput, parents: Tensor, count: int, bias: Tensor | N
 
 def routed_path() -> str:
     """Which backend serves :func:`routed_linear` on the CPU, and why."""
+    if wanted_backend() == PLAIN:
+        return "plain torch, votes stored (it was asked for)"
     like = torch.empty(1, 1, 1)
     inputs = Inputs(like, like[None], None, None)
     chosen = serving(DynamicPlan(), inputs)

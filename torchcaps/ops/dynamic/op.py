@@ -1,5 +1,6 @@
 """``torchcaps::routed_linear``: routing without votes as a custom op, forward and backward, by the backend in use."""
 
+import functools
 from typing import Optional
 
 import torch
@@ -7,8 +8,11 @@ from torch import Tensor
 
 from torchcaps.ops.backends import choose_backend
 from torchcaps.ops.dynamic.backend import Inputs, RoutedBackend
+from torchcaps.ops.dynamic.plain import route_plainly
 from torchcaps.ops.dynamic.plan import DynamicPlan
 from torchcaps.ops.plan import read_plan
+from torchcaps.ops.precision import exact
+from torchcaps.ops.transforms import fold, gradients_by_plain_torch, plain_needed, unfold
 
 # The annotations below become the op's schema; torch reads Optional, not `| None`, in every version it supports.
 # ruff: noqa: UP045
@@ -88,8 +92,30 @@ def _setup(ctx, inputs, output):  # type: ignore[no-untyped-def]
 
 def _backward(ctx, grad, _):  # type: ignore[no-untyped-def]
     sums, *inputs = ctx.saved_tensors
+    if torch.is_grad_enabled() or plain_needed():  # create_graph, or gradients of many outputs at once
+        plan = read_plan(DynamicPlan, ctx.plan)
+        with exact(grad):
+            return *gradients_by_plain_torch(lambda *some: route_plainly(plan, *some)[0], inputs, grad), None
     found = routed_linear_backward_op(grad.contiguous(), sums, *inputs, ctx.plan)
     return *(None if given is None else gradient for given, gradient in zip(inputs, found, strict=True)), None
 
 
 routed_linear_op.register_autograd(_backward, setup_context=_setup)
+
+
+def _vmap(info, in_dims, poses, weight, child_weight, bias, plan, *, op):  # type: ignore[no-untyped-def]
+    """More images, where the weights are the same for all; else plain torch, which has rules for everything."""
+    options, (by_poses, by_weight, by_child, by_bias, _) = read_plan(DynamicPlan, plan), in_dims
+    if by_weight is not None or by_bias is not None:
+        tensors, dims = (poses, weight, child_weight, bias), in_dims[:4]
+        each = torch.vmap(lambda *some: route_plainly(options, *some)[:2], dims, out_dims=(0, 1))
+        return each(*tensors), (0, 1)
+    size = info.batch_size
+    pose, sums = op(fold(poses, by_poses, size), weight, fold(child_weight, by_child, size), bias, plan)
+    return (unfold(pose, 0, size), unfold(sums, 1, size)), (0, 1)
+
+
+torch.library.register_vmap("torchcaps::routed_linear", functools.partial(_vmap, op=routed_linear_op))
+torch.library.register_vmap(
+    "torchcaps::routed_forward", functools.partial(_vmap, op=torch.ops.torchcaps.routed_forward.default)
+)

@@ -11,12 +11,14 @@ from torch import Tensor
 
 from torchcaps.checks import require_choice, require_finite, require_like, require_mask, require_shape
 from torchcaps.errors import InputError
+from torchcaps.ops.constants import constant
 from torchcaps.ops.em.backend import Children, Parents
 from torchcaps.ops.em.op import em_moments
+from torchcaps.ops.em.plain import shares
 from torchcaps.ops.em.plan import EMPlan
-from torchcaps.ops.em.torch import log_shares
 from torchcaps.ops.finite import finite_or_nan
 from torchcaps.ops.plan import make_plan, takes_options
+from torchcaps.ops.precision import cast, exact, result_type, widen
 from torchcaps.ops.result import Iterations, RoutingOutput
 from torchcaps.ops.windows import Windows, window_votes, windows_present
 
@@ -118,13 +120,30 @@ def route_grid(
         poses, activation = poses.masked_fill(~mask[..., None, None], 0), activation.masked_fill(~mask, 0)
         present = windows_present(mask, windows) if present is None else present
     _require_inputs(poses, weight, activation, (beta_u, beta_a), windows, shift)
-    setting = _Setting(Children(poses, weight, activation, shift), windows, present, compete == "positions")
+    given = result_type(poses, weight)
+    children = Children(widen(poses), widen(weight), widen(activation), widen(shift))
+    setting = _Setting(children, windows, present, compete == "positions")
+    with exact(poses):
+        output = _iterate(setting, mask, (beta_u, beta_a), plan, coupling, trace)
+    return output._replace(pose=cast(output.pose, given), activation=cast(output.activation, given))
+
+
+def _iterate(
+    setting: _Setting,
+    mask: Tensor | None,
+    betas: tuple[Tensor | float, Tensor | float],
+    plan: EMPlan,
+    coupling: bool,
+    trace: bool,
+) -> RoutingOutput:
+    children, windows, present, everywhere = setting
+    beta_u, beta_a = (widen(beta) if isinstance(beta, Tensor) else beta for beta in betas)
     scale = 1.0 if plan.mass is None else _mass_scale(setting, mask, plan.mass)
-    numbers = poses.shape[3] * weight.shape[4]
+    numbers = children.poses.shape[3] * children.weight.shape[4]
     given: Parents | None = None
     steps = Iterations(trace)
     for t, lam in enumerate(plan.lambdas):
-        amount, mean, variance, _ = em_moments(setting.children, given, windows, present, setting.everywhere)
+        amount, mean, variance, _ = em_moments(children, given, windows, present, everywhere)
         variance = variance.clamp_min(plan.variance_floor)
         log_sigma = 0.5 * variance.log().sum(dim=-1)  # [B, P, J]
         cost = (beta_u * numbers + log_sigma) * amount * scale
@@ -142,23 +161,41 @@ def _coupling(setting: _Setting, given: Parents | None) -> Tensor:
     with torch.no_grad():
         poses, weight, _, shift = setting.children
         votes = window_votes(poses, weight, setting.windows, shift).flatten(-2)
-        return log_shares(votes, given, setting.windows, setting.present, setting.everywhere).exp()
+        return shares(votes, given, setting.windows, setting.present, setting.everywhere)
+
+
+class _Sizes(NamedTuple):
+    """What the mass scale depends on where all children are there."""
+
+    windows: Windows
+    types: int
+    parents: int
+    everywhere: bool
+    mass: float
+    dtype: torch.dtype
 
 
 def _mass_scale(setting: _Setting, mask: Tensor | None, mass: float) -> Tensor:
     """The factor that makes an even share of the children in a window count as ``mass``: ``[B or 1, P, 1]``."""
     poses, weight = setting.children.poses, setting.children.weight
-    table = setting.windows.table(poses.device)
-    positions, types, parents = poses.shape[1], poses.shape[2], weight.shape[2]
-    here = (table >= 0)[None] if setting.present is None else (table >= 0)[None] & setting.present[:, :, None]
-    here = here.to(poses.dtype)  # [B or 1, P, W]
+    sizes = _Sizes(setting.windows, poses.shape[2], weight.shape[2], setting.everywhere, mass, poses.dtype)
+    if mask is None and setting.present is None:
+        return constant(_scale_of, sizes, poses.device)
+    return _scale_of(sizes, poses.device, setting.present, mask)
+
+
+def _scale_of(sizes: _Sizes, device: torch.device, present: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+    table = sizes.windows.table(device)
+    here = (table >= 0)[None] if present is None else (table >= 0)[None] & present[:, :, None]
+    here = here.to(sizes.dtype)  # [B or 1, P, W]
     seen = here
-    if setting.everywhere:  # by how many windows a child is seen
-        counts = here.new_zeros(len(here), positions).index_add(1, table.clamp_min(0).flatten(), here.flatten(1))
+    if sizes.everywhere:  # by how many windows a child is seen
+        links = sizes.windows.seen_from(device)  # [Q, L]
+        counts = (here.flatten(1)[:, links.clamp_min(0)] * (links >= 0)).sum(dim=-1)
         seen = counts.clamp_min(1)[:, table.clamp_min(0)]
-    children = types if mask is None else mask.sum(dim=-1).to(poses.dtype)[:, table.clamp_min(0)]
-    share = (here * children / (seen.clamp_min(1) * parents)).sum(dim=-1, keepdim=True)
-    return mass / torch.where(share > 0, share, math.inf)
+    children = sizes.types if mask is None else mask.sum(dim=-1).to(sizes.dtype)[:, table.clamp_min(0)]
+    share = (here * children / (seen.clamp_min(1) * sizes.parents)).sum(dim=-1, keepdim=True)
+    return sizes.mass / torch.where(share > 0, share, math.inf)
 
 
 def _require_inputs(
@@ -185,5 +222,5 @@ def _require_inputs(
         if isinstance(beta, Tensor):
             require_shape(name, beta, (), (1,), (weight.shape[2],), meaning="a scalar or [parents]")
     for name, tensor in (("weight", weight), ("activation", activation)):
-        require_like(name, tensor, poses)
+        require_like(name, widen(tensor), widen(poses))
     require_finite("poses", poses)

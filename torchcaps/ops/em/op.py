@@ -5,13 +5,15 @@ iterations together.
 """
 
 from collections.abc import Sequence
-from typing import Optional
+from typing import Any, Optional
 
 import torch
 from torch import Tensor
 
 from torchcaps.ops.backends import choose_backend
 from torchcaps.ops.em.backend import Children, GridPlan, Moments, MomentsBackend, Parents
+from torchcaps.ops.em.plain import moments_plainly
+from torchcaps.ops.transforms import fold, gradients_by_plain_torch, plain_needed, unfold
 from torchcaps.ops.windows import Windows
 
 # The annotations below become the op's schema; torch reads Optional, not `| None`, in every version it supports.
@@ -115,23 +117,55 @@ def _setup(ctx, inputs, output):  # type: ignore[no-untyped-def]
     ctx.mark_non_differentiable(output[3])
 
 
+def _plainly(*arguments: Any) -> Moments:
+    """The op in plain torch: amount, mean, variance and ln amount."""
+    plan, children, parents, present = _arguments(arguments[:8], *arguments[8:])
+    return moments_plainly(children, parents, plan.windows, present, plan.everywhere)
+
+
 def _backward(ctx, by_amount, by_mean, by_variance, _):  # type: ignore[no-untyped-def]
-    inputs, found = ctx.saved_tensors[:8], list(ctx.saved_tensors[8:])
+    saved = ctx.saved_tensors  # read once: while activations are checkpointed, a second time is an error
+    inputs, found = saved[:8], list(saved[8:])
     grads = [
         torch.zeros_like(like) if grad is None else grad.contiguous()
         for grad, like in zip((by_amount, by_mean, by_variance), found[:3], strict=True)
     ]
+    if torch.is_grad_enabled() or plain_needed():  # create_graph, or gradients of many outputs at once
+        return *_plain_gradients(inputs, ctx.options, tuple(grads)), *([None] * len(ctx.options))
     poses, weight, activation, *parents = em_moments_backward_op(found, grads, *inputs, *ctx.options)
     parents = [None] * 3 if inputs[4] is None else parents
     return poses, weight, activation, None, *parents, None, *([None] * len(ctx.options))
 
 
+def _plain_gradients(inputs: Sequence[Optional[Tensor]], options: Sequence[Any], grads: Any) -> list[Optional[Tensor]]:
+    shift, present = inputs[3], inputs[7]  # which have none
+
+    def moments(*some: Optional[Tensor]) -> tuple[Tensor, ...]:
+        return _plainly(*some[:3], shift, *some[3:], present, *options)[:3]
+
+    found = gradients_by_plain_torch(moments, (*inputs[:3], *inputs[4:7]), grads)
+    return [*found[:3], None, *found[3:], None]
+
+
 em_moments_op.register_autograd(_backward, setup_context=_setup)
+
+
+@em_moments_op.register_vmap
+def _vmap(info, in_dims, *arguments):  # type: ignore[no-untyped-def]
+    """More images, where the weights are the same for all; else plain torch, which has rules for everything."""
+    tensors, options, dims = arguments[:8], arguments[8:], in_dims[:8]
+    if dims[1] is not None or dims[3] is not None:  # weight or shift
+        return torch.vmap(lambda *some: tuple(_plainly(*some, *options)), dims)(*tensors), (0, 0, 0, 0)
+    size = info.batch_size
+    folded = [tensor if i in (1, 3) else fold(tensor, dims[i], size) for i, tensor in enumerate(tensors)]
+    return tuple(unfold(part, 0, size) for part in em_moments_op(*folded, *options)), (0, 0, 0, 0)
 
 
 def em_moments(
     children: Children, parents: Parents | None, windows: Windows, present: Tensor | None, everywhere: bool
 ) -> Moments:
-    """Moments of the votes for every parent, differentiable; nothing of the votes is kept."""
+    """Moments of the votes for every parent, differentiable; nothing of the votes is kept, but in plain torch."""
+    if plain_needed(foldable=True):
+        return moments_plainly(children, parents, windows, present, everywhere)
     tensors = (None, None, None) if parents is None else parents
     return Moments(*em_moments_op(*children, *tensors, present, *windows, everywhere))

@@ -15,6 +15,7 @@ from torchcaps.ops.coupling import child_activation, drop_masked, hide_masked, w
 from torchcaps.ops.em.plan import EMPlan
 from torchcaps.ops.finite import finite_or_nan
 from torchcaps.ops.plan import make_plan, takes_options
+from torchcaps.ops.precision import cast, exact, widen
 from torchcaps.ops.result import Iterations, RoutingOutput
 
 
@@ -43,9 +44,9 @@ def em_routing(
                   a_j = sigmoid(λ (β_a − cost_j))
           E-step  R_ij = a_j N(V_ij; μ_j, σ_j) / Σ_k a_k N(V_ik; μ_k, σ_k)      not after the last M-step
 
-    Hinton, Sabour, Frosst 2018, "Matrix Capsules with EM Routing" (ICLR), procedure 1. Everything is computed
-    in log space. The three pitfalls of Gritzman 2019 (arXiv 1907.00652) are handled, and each can be switched back
-    on to see what it does:
+    Hinton, Sabour, Frosst 2018, "Matrix Capsules with EM Routing" (ICLR), procedure 1. Everything is computed in log
+    space, half precision in float32. The three pitfalls of Gritzman 2019 (arXiv 1907.00652) are handled, and each can
+    be switched back on to see what it does:
 
     - a parent with one child has no variance: ``variance_floor`` bounds σ² from below (0: no bound);
     - the data mass m_j differs from layer to layer, and so does the meaning of λ: ``mass`` scales it so that an even
@@ -84,17 +85,35 @@ def route_votes(
 ) -> RoutingOutput:
     """:func:`em_routing` by a plan."""
     require_votes(votes)
-    batch, children, parents, _ = votes.shape
+    parents = votes.shape[2]
     if activation is None:
         raise InputError("EM routing weighs every vote by the child's activation: pass activation [B, I].")
     for name, beta in (("beta_u", beta_u), ("beta_a", beta_a)):
         if isinstance(beta, Tensor):
             require_shape(name, beta, (), (1,), (parents,), meaning="a scalar or [parents]")
-            require_like(name, beta, votes)
+            require_like(name, widen(beta), widen(votes))
     if plan.compete_within is not None and parents % plan.compete_within:
         raise InputError(f"compete_within must divide the {parents} parents, got {plan.compete_within}.")
-    votes, weight = drop_masked(votes, mask)
-    activation = child_activation(votes, activation, mask)
+    given = votes.dtype
+    votes, weight = drop_masked(widen(votes), mask)
+    activation = child_activation(votes, widen(activation), mask)
+    betas = tuple(widen(beta) if isinstance(beta, Tensor) else beta for beta in (beta_u, beta_a))
+    with exact(votes):
+        output = _iterate(votes, activation, betas, plan, mask, weight, trace)
+    return RoutingOutput(cast(output.pose, given), cast(output.activation, given), output.coupling, output.trace)
+
+
+def _iterate(
+    votes: Tensor,
+    activation: Tensor,
+    betas: tuple[Tensor | float, ...],
+    plan: EMPlan,
+    mask: Tensor | None,
+    weight: Tensor | None,
+    trace: bool,
+) -> RoutingOutput:
+    batch, children, parents, _ = votes.shape
+    beta_u, beta_a = betas
     scale = _mass_scale(votes, mask, plan.mass)
     log_r = votes.new_full((batch, children, parents), -math.log(plan.compete_within or parents))
 

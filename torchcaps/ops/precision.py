@@ -1,0 +1,45 @@
+"""In which type of number routing computes: half precision in float32, and never by autocast's choice."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+_HALF = (torch.float16, torch.bfloat16)
+_Maybe = TypeVar("_Maybe", Tensor, Tensor | None)
+
+
+def result_type(*tensors: Tensor | None) -> torch.dtype:
+    """The type of what these give together, as torch promotes: bfloat16 with float32 is float32."""
+    types = [tensor.dtype for tensor in tensors if tensor is not None]
+    found = types[0]
+    for other in types[1:]:
+        found = found if other == found else torch.promote_types(found, other)
+    return found
+
+
+def compute_type(*tensors: Tensor | None) -> torch.dtype:
+    """The type to compute with: that of the result, but float32 for half precision."""
+    found = result_type(*tensors)
+    return torch.float32 if found in _HALF else found
+
+
+def widen(tensor: _Maybe) -> _Maybe:
+    """Half precision in float32, everything else as it is."""
+    return tensor.float() if tensor is not None and tensor.dtype in _HALF else tensor
+
+
+def cast(tensor: _Maybe, dtype: torch.dtype) -> _Maybe:
+    """In that type, without a call where nothing is to be done, which counts for single images."""
+    return tensor if tensor is None or tensor.dtype == dtype else tensor.to(dtype)
+
+
+def exact(tensor: Tensor) -> AbstractContextManager[None]:
+    """No autocast inside: everything is computed in the type that it has."""
+    device = tensor.device.type
+    if device == "meta" or not torch.is_autocast_enabled(device):  # of meta, torch does not know
+        return nullcontext()
+    return torch.autocast(device, enabled=False)

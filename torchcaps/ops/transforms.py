@@ -1,0 +1,78 @@
+"""When a fused op is not called: torch's transforms ask for derivatives that no kernel has.
+
+A fused op has a first derivative, written out. Whoever asks for more (``torch.func`` with its ``grad``, ``jvp`` and
+``hessian``, forward-mode automatic differentiation, ``create_graph=True``) gets the same numbers from plain torch,
+which has derivatives of every order and stores votes. ``use_backend("plain")`` asks for that path everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from torchcaps.ops.backends import PLAIN, wanted_backend
+
+_Optional = Tensor | None
+_Maybe = TypeVar("_Maybe", Tensor, Tensor | None)
+
+
+def plain_needed(foldable: bool = False) -> bool:
+    """Whether plain torch must serve: it was asked for, or a transform is active that a fused op has no rule for.
+
+    Args:
+        foldable: the op has a rule for ``vmap``, so that this one alone is no reason.
+    """
+    return wanted_backend() == PLAIN or _transformed(foldable)
+
+
+def _transformed(foldable: bool) -> bool:
+    if forward_ad._current_level >= 0:
+        return True
+    if torch._C._functorch.maybe_current_level() is None:
+        return False
+    vmap = torch._C._functorch.TransformType.Vmap
+    stack = torch._C._functorch.get_interpreter_stack() or []
+    return not (foldable and all(layer.key() == vmap for layer in stack))
+
+
+# A compiled graph is guarded by the transforms it was made under, so they are read while it is made. (This is all that
+# torch.compiler.assume_constant_result does, but for importing the compiler.)
+_transformed._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
+def fold(tensor: _Maybe, dim: int | None, size: int) -> _Maybe:
+    """A tensor whose first dimension is images, and that ``vmap`` has ``size`` of: as more images."""
+    if tensor is None:
+        return tensor
+    each = tensor.expand(size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
+    return each.flatten(0, 1).contiguous()
+
+
+def unfold(tensor: Tensor, dim: int, size: int) -> Tensor:
+    """The images of each again, behind one another from ``dim`` on."""
+    return torch.unflatten(tensor, dim, (size, tensor.shape[dim] // size))
+
+
+def gradients_by_plain_torch(
+    function: Callable[..., Any], inputs: Sequence[_Optional], grads: Any
+) -> tuple[_Optional, ...]:
+    """Gradients of the inputs that are there, in a way that can itself be differentiated: None for the others.
+
+    Args:
+        function: of all ``inputs``, in plain torch.
+        inputs: tensors, or None.
+        grads: of what the function returns.
+    """
+    given = [tensor for tensor in inputs if tensor is not None]
+
+    def of_given(*tensors: Tensor) -> Any:
+        rest = iter(tensors)
+        return function(*(None if tensor is None else next(rest) for tensor in inputs))
+
+    pull = torch.func.vjp(of_given, *given)[1]
+    found = iter(pull(grads))
+    return tuple(None if tensor is None else next(found) for tensor in inputs)
