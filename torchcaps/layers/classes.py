@@ -8,6 +8,7 @@ from torch import Tensor
 from torchcaps.capsules import Capsules
 from torchcaps.errors import InputError
 from torchcaps.layers.grid import GridCapsules, PoseShape
+from torchcaps.ops.precision import cast, result_type
 from torchcaps.ops.windows import Windows
 from torchcaps.routing.base import RoutingLike, resolve_routing
 
@@ -73,7 +74,8 @@ class ClassCapsules(GridCapsules):
     def forward(self, capsules: Capsules) -> Capsules:
         """The classes as a plain set; children that are padding take no part, none of the classes is."""
         output = self.route(capsules, coupling=False)
-        pose = output.pose[:, 0]
+        dtype = result_type(capsules.pose, self.weight)
+        pose, activation = cast(output.pose[:, 0], dtype), cast(output.activation[:, 0], dtype)
         if isinstance(self.out_pose, tuple):
             pose = torch.unflatten(pose, -1, self.out_pose)
-        return Capsules(pose, output.activation[:, 0])
+        return Capsules(pose, activation)

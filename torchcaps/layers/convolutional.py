@@ -12,6 +12,7 @@ from torchcaps.capsules import Capsules
 from torchcaps.checks import require_count
 from torchcaps.errors import InputError
 from torchcaps.layers.grid import GridCapsules, PoseShape
+from torchcaps.ops.precision import exact, widen
 from torchcaps.ops.result import RoutingOutput, RoutingTrace
 from torchcaps.ops.windows import Windows
 from torchcaps.routing.base import RoutingLike
@@ -131,8 +132,9 @@ class CapsuleConv1d(_CapsuleConv):
             return super().votes(capsules)
         poses, _, _ = self.as_routed(capsules)
         table = self.windows(tuple(capsules.activation.shape[1:-1])).table(poses.device)
-        weight = self.effective_weight()[: len(table)]
-        return torch.einsum("bpwtrd,pwtjdc->bpwtjrc", poses[:, table], weight).flatten(-2)
+        weight = self.effective_weight()[: table.shape[0]]
+        with exact(poses):
+            return torch.einsum("bpwtrd,pwtjdc->bpwtjrc", widen(poses)[:, table], widen(weight)).flatten(-2)
 
     def route(
         self, capsules: Capsules, trace: bool = False, coupling: bool = True, iterations: int | None = None

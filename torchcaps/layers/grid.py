@@ -9,6 +9,7 @@ from torchcaps.capsules import Capsules, require_capsules
 from torchcaps.checks import require_choice, require_count
 from torchcaps.errors import InputError, InputTypeError
 from torchcaps.ops.em import COMPETITIONS
+from torchcaps.ops.precision import cast, result_type
 from torchcaps.ops.result import RoutingOutput
 from torchcaps.ops.windows import Windows, window_votes, windows_present
 from torchcaps.routing.base import RoutingLike, resolve_routing
@@ -136,15 +137,16 @@ class GridCapsules(nn.Module):
         """The parents; votes are not stored by EM, dynamic and optimised routing."""
         output = self.route(capsules, coupling=False)
         windows = self.windows(tuple(capsules.activation.shape[1:-1]))
-        pose = output.pose
+        dtype = result_type(capsules.pose, self.weight)
+        pose, activation = cast(output.pose, dtype), cast(output.activation, dtype)
         if isinstance(self.out_pose, tuple):
             pose = torch.unflatten(pose, -1, self.out_pose)
         mask = None
         if capsules.mask is not None:
             present = windows_present(capsules.mask.flatten(1, -2), windows)
-            mask = present[..., None].expand(output.activation.shape)
+            mask = present[..., None].expand(activation.shape)
             mask = torch.unflatten(mask, 1, windows.out)
-        pose, activation = (torch.unflatten(part, 1, windows.out) for part in (pose, output.activation))
+        pose, activation = (torch.unflatten(part, 1, windows.out) for part in (pose, activation))
         return Capsules(pose, activation, mask)
 
     def _check(self, capsules: Capsules) -> None:

@@ -8,6 +8,8 @@ from torch import Tensor, nn
 from torchcaps.capsules import Capsules, require_capsules
 from torchcaps.checks import require_count
 from torchcaps.errors import InputError
+from torchcaps.ops.coupling import linear_votes
+from torchcaps.ops.precision import cast, result_type
 from torchcaps.ops.result import RoutingOutput
 from torchcaps.routing.base import RoutingLike, resolve_routing
 
@@ -101,11 +103,11 @@ class CapsuleLinear(nn.Module):
             routed = self.routing.route_linear(pose, self.effective_weight(), activation, mask)
         else:
             routed = self.routing.route_votes(self._votes(children), pose, activation, mask)
-        return Capsules(routed.pose, routed.activation)
+        dtype = result_type(pose, self.weight)
+        return Capsules(cast(routed.pose, dtype), cast(routed.activation, dtype))
 
     def _votes(self, children: Capsules) -> Tensor:
-        equation = "bid,jdk->bijk" if self.shared else "bid,ijdk->bijk"
-        return torch.einsum(equation, children.pose, self.effective_weight())
+        return linear_votes(children.pose, self.effective_weight())
 
     def _checked(self, capsules: Capsules) -> Capsules:
         """The children as a plain set of the right size, masked poses zero so that not even a NaN gets through."""

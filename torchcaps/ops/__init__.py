@@ -4,6 +4,7 @@ Letters used throughout: B images, I children, J parents, d numbers in a child's
 Every algorithm has a line-by-line reference in its folder, which the tests compare values and gradients with.
 """
 
+from torchcaps.ops import flops  # noqa: F401 - tells torch what the ops cost
 from torchcaps.ops.baselines import frozen_routing, random_coupling, random_routing, uniform_routing
 from torchcaps.ops.dynamic import RoutedOutput, dynamic_routing, routed_linear, routed_path, sample_parents
 from torchcaps.ops.em import em_routing, routed_em

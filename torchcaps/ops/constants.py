@@ -27,7 +27,11 @@ def constant(make: Callable[[Any, torch.device], Tensor], key: Hashable, device:
 
 
 def _watched() -> bool:
-    return torch._C._functorch.maybe_current_level() is not None or torch._C._len_torch_dispatch_stack() > 0
+    return (
+        torch._C._functorch.maybe_current_level() is not None
+        or torch._C._len_torch_dispatch_stack() > 0
+        or torch._C._get_tracing_state() is not None
+    )
 
 
 @functools.lru_cache(maxsize=256)

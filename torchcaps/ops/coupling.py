@@ -9,6 +9,19 @@ import torch
 from torch import Tensor
 
 from torchcaps.checks import require_finite, require_like, require_mask, require_shape
+from torchcaps.ops.precision import cast, compute_type, exact
+
+
+def linear_votes(poses: Tensor, weight: Tensor) -> Tensor:
+    """û_ij = u_i W_ij, half precision in float32.
+
+    Shapes:
+        poses ``[B, I, d]``, weight ``[I, J, d, D]`` or ``[J, d, D]`` → ``[B, I, J, D]``.
+    """
+    dtype = compute_type(poses, weight)
+    with exact(poses):
+        equation = "bid,jdk->bijk" if weight.dim() == 3 else "bid,ijdk->bijk"
+        return torch.einsum(equation, cast(poses, dtype), cast(weight, dtype))
 
 
 def weighted_sum(coupling: Tensor, votes: Tensor) -> Tensor:

@@ -30,8 +30,8 @@ def plain_needed(foldable: bool = False) -> bool:
 
 
 def _transformed(foldable: bool) -> bool:
-    if forward_ad._current_level >= 0:
-        return True
+    if forward_ad._current_level >= 0 or torch._C._get_tracing_state() is not None:
+        return True  # torch.jit.trace passes sizes that are tensors, which no op of ours takes
     if torch._C._functorch.maybe_current_level() is None:
         return False
     vmap = torch._C._functorch.TransformType.Vmap

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torchcaps.checks import require_choice, require_count
 from torchcaps.errors import InputError, InputTypeError, StateError
 from torchcaps.ops.plan import Plan, option_names
+from torchcaps.ops.precision import cast, exact
 from torchcaps.ops.result import RoutingOutput
 from torchcaps.ops.windows import Windows
 from torchcaps.routing.windows import route_each_window
@@ -129,9 +130,13 @@ class Routing(nn.Module):
     def route_votes(
         self, votes: Tensor, poses: Tensor, activation: Tensor | None, mask: Tensor | None, trace: bool = False
     ) -> RoutingOutput:
-        """Route votes ``[B, I, J, D]`` of children with poses ``[B, I, d]``, which only some algorithms look at."""
-        more = {"poses": poses} if self.needs_poses else {}
-        output: RoutingOutput = self(votes, activation, mask, trace, **more)
+        """Route votes ``[B, I, J, D]`` of children with poses ``[B, I, d]``, which only some algorithms look at.
+
+        All in the votes' type, whatever autocast would choose.
+        """
+        more = {"poses": cast(poses, votes.dtype)} if self.needs_poses else {}
+        with exact(votes):
+            output: RoutingOutput = self(votes, cast(activation, votes.dtype), mask, trace, **more)
         return output
 
     def route_windows(

@@ -117,7 +117,7 @@ class FrozenRouting(Routing):
             found = self._by_source(votes, activation, mask, False, poses).coupling
             assert found is not None
             total = found.sum(dim=0)  # [I, J]
-            seen = votes.new_full((1, 1), len(votes)) if mask is None else mask.sum(dim=0)[:, None]
+            seen = votes.new_full((1, 1), votes.shape[0]) if mask is None else mask.sum(dim=0)[:, None]
             even = 1 / votes.shape[2]  # for children that no image has
             self.coupling.copy_(torch.where(seen > 0, total / seen.clamp_min(1), even))
             self.is_frozen.fill_(True)
@@ -133,7 +133,7 @@ class FrozenRouting(Routing):
     ) -> RoutingOutput:
         """Route votes ``[B, I, J, D]``."""
         self.require_built()
-        if self.training and not self._frozen and len(votes) > 0:
+        if self.training and not self._frozen and votes.shape[0] > 0 and not votes.is_meta:
             if int(self.batches) < self.after:
                 self.batches += 1
             else:

@@ -22,6 +22,7 @@ from torchcaps.ops.dynamic.plan import DynamicPlan
 from torchcaps.ops.dynamic.routing import route_votes
 from torchcaps.ops.kmeans.routing import DISTANCES
 from torchcaps.ops.plan import make_plan, takes_options
+from torchcaps.ops.precision import cast
 from torchcaps.ops.schedules import resolve_schedule
 from torchcaps.routing.base import Routing, register_routing
 
@@ -95,8 +96,8 @@ class DynamicRouting(Routing, plan=DynamicPlan):
             activation=activation,
             mask=mask,
             parent_mask=None if parent_mask is None else parent_mask.expand(votes.shape[0], -1),
-            logits=self.prior,
-            bias=self.bias,
+            logits=cast(self.prior, votes.dtype),
+            bias=cast(self.bias, votes.dtype),
             trace=trace,
         )
 

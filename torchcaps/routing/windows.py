@@ -94,7 +94,8 @@ def _on_vectors(weight: Tensor, rows: int) -> Tensor:
     if rows == 1:
         return weight
     eye = torch.eye(rows, dtype=weight.dtype, device=weight.device)
-    return torch.einsum("rs,...dc->...rdsc", eye, weight).flatten(-4, -3).flatten(-2)
+    spread = eye[:, None, :, None] * weight[..., None, :, None, :]  # [..., R, d, R, C]
+    return spread.flatten(-4, -3).flatten(-2)
 
 
 def _of_images(output: RoutingOutput, seen: _Seen) -> RoutingOutput:

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from torchcaps.ops.coupling import linear_votes
 from torchcaps.ops.dynamic.plan import DynamicPlan
 from torchcaps.ops.dynamic.steps import Steps
 
@@ -18,12 +19,12 @@ def route_plainly(
     plan: DynamicPlan, poses: Tensor, weight: Tensor, child_weight: Tensor | None, bias: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Pose ``[B, J, D]``, the sums of all passes ``[r, B, J, D]`` and the last couplings ``[B, I, J]``."""
-    votes = torch.einsum("bid,jdk->bijk" if weight.dim() == 3 else "bid,ijdk->bijk", poses, weight)
+    votes = linear_votes(poses, weight)  # [B, I, J, D]
     constant = plan.gradient == "last"  # what led to the last pass
     steps = Steps(plan, bias)
     agree: Tensor | None = None  # V, [B, J, D]
     sums: list[Tensor] = []
-    coupling = votes.new_full(votes.shape[:3], 1 / (votes.shape[2] + plan.leaky))  # [B, I, J], even at first
+    coupling = votes.new_full(votes.shape[:3], 1 / (votes.shape[2] + int(plan.leaky)))  # [B, I, J], even at first
     for t in range(plan.iterations):
         if t > 0:
             agree = steps.next(agree, sums[-1], t - 1)
