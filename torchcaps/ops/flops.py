@@ -53,7 +53,7 @@ def _moments(poses: _Shape, weight: _Shape, *rest: Any, **_shapes: Any) -> int:
 
 
 def _moments_backward(*arguments: Any, **_shapes: Any) -> int:
-    return 2 * _moments(*arguments[2:])
+    return 2 * _moments(*arguments[7:])
 
 
 for _op, _cost in (

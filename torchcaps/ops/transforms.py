@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from torchcaps.errors import StateError
 from torchcaps.ops.backends import PLAIN, wanted_backend
 
 _Optional = Tensor | None
@@ -55,6 +56,29 @@ def fold(tensor: _Maybe, dim: int | None, size: int) -> _Maybe:
 def unfold(tensor: Tensor, dim: int, size: int) -> Tensor:
     """The images of each again, behind one another from ``dim`` on."""
     return torch.unflatten(tensor, dim, (size, tensor.shape[dim] // size))
+
+
+def call_each(
+    op: Callable[..., Sequence[Tensor]], in_dims: Sequence[int | None], size: int, *tensors: _Optional
+) -> Any:
+    """What an op gives for each of ``size`` sets of tensors, behind one another from the front on."""
+
+    def take(n: int) -> list[_Optional]:
+        pairs = zip(tensors, in_dims, strict=True)
+        return [tensor if tensor is None or dim is None else tensor.select(dim, n) for tensor, dim in pairs]
+
+    each = [op(*take(n)) for n in range(size)]
+    return tuple(torch.stack(part) for part in zip(*each, strict=True))
+
+
+def require_no_tangents(op: str) -> None:
+    """Raise where forward-mode derivatives are taken: an op that was called all the same would give zero."""
+    if forward_ad._current_level >= 0:
+        raise StateError(
+            f"torchcaps::{op} has no forward-mode derivative. The functions and layers of torchcaps take plain torch "
+            "by themselves there; a program that was exported with the op in it does not: export it within "
+            'torchcaps.use_backend("plain").'
+        )
 
 
 def gradients_by_plain_torch(

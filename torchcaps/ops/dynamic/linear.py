@@ -126,7 +126,8 @@ def _route(plan: DynamicPlan, inputs: Inputs, coupling: bool) -> tuple[Tensor, T
             pose, _, table = route_plainly(plan, *inputs)
         return pose, table
     wanted = torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in inputs)
-    op = routed_linear_op if wanted else torch.ops.torchcaps.routed_forward.default
+    # The op without autograd never stands in a graph, where somebody may want a gradient later.
+    op = routed_linear_op if wanted or torch.compiler.is_compiling() else torch.ops.torchcaps.routed_forward.default
     pose, sums = op(*inputs, plan.text)
     if not coupling:
         return pose, None

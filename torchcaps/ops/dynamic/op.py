@@ -12,7 +12,14 @@ from torchcaps.ops.dynamic.plain import route_plainly
 from torchcaps.ops.dynamic.plan import DynamicPlan
 from torchcaps.ops.plan import read_plan
 from torchcaps.ops.precision import exact
-from torchcaps.ops.transforms import fold, gradients_by_plain_torch, plain_needed, unfold
+from torchcaps.ops.transforms import (
+    call_each,
+    fold,
+    gradients_by_plain_torch,
+    plain_needed,
+    require_no_tangents,
+    unfold,
+)
 
 # The annotations below become the op's schema; torch reads Optional, not `| None`, in every version it supports.
 # ruff: noqa: UP045
@@ -29,6 +36,7 @@ def _forward(
     poses: Tensor, weight: Tensor, child_weight: Optional[Tensor], bias: Optional[Tensor], plan: str
 ) -> tuple[Tensor, Tensor]:
     """Pose [B, J, D] and the sums of all passes [r, B, J, D]."""
+    require_no_tangents("routed_linear")
     options, inputs = read_plan(DynamicPlan, plan), Inputs(poses, weight, child_weight, bias)
     return serving(options, inputs).forward(options, inputs)
 
@@ -61,6 +69,7 @@ def routed_linear_backward_op(
     plan: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients of poses, weight, child_weight [B, I] and bias [J, D]."""
+    require_no_tangents("routed_linear_backward")
     options, inputs = read_plan(DynamicPlan, plan), Inputs(poses, weight, child_weight, bias)
     found = serving(options, inputs).backward(options, inputs, sums, grad)
     return found.poses, found.weight, found.child_weight, found.bias
@@ -104,13 +113,11 @@ routed_linear_op.register_autograd(_backward, setup_context=_setup)
 
 
 def _vmap(info, in_dims, poses, weight, child_weight, bias, plan, *, op):  # type: ignore[no-untyped-def]
-    """More images, where the weights are the same for all; else plain torch, which has rules for everything."""
-    options, (by_poses, by_weight, by_child, by_bias, _) = read_plan(DynamicPlan, plan), in_dims
+    """More images where the weights are the same for all, else one call for each."""
+    size, (by_poses, by_weight, by_child, by_bias, _) = info.batch_size, in_dims
     if by_weight is not None or by_bias is not None:
-        tensors, dims = (poses, weight, child_weight, bias), in_dims[:4]
-        each = torch.vmap(lambda *some: route_plainly(options, *some)[:2], dims, out_dims=(0, 1))
-        return each(*tensors), (0, 1)
-    size = info.batch_size
+        tensors = (poses, weight, child_weight, bias)
+        return call_each(lambda *some: op(*some, plan), in_dims[:4], size, *tensors), (0, 0)
     pose, sums = op(fold(poses, by_poses, size), weight, fold(child_weight, by_child, size), bias, plan)
     return (unfold(pose, 0, size), unfold(sums, 1, size)), (0, 1)
 

@@ -13,7 +13,14 @@ from torch import Tensor
 from torchcaps.ops.backends import choose_backend
 from torchcaps.ops.em.backend import Children, GridPlan, Moments, MomentsBackend, Parents
 from torchcaps.ops.em.plain import moments_plainly
-from torchcaps.ops.transforms import fold, gradients_by_plain_torch, plain_needed, unfold
+from torchcaps.ops.transforms import (
+    call_each,
+    fold,
+    gradients_by_plain_torch,
+    plain_needed,
+    require_no_tangents,
+    unfold,
+)
 from torchcaps.ops.windows import Windows
 
 # The annotations below become the op's schema; torch reads Optional, not `| None`, in every version it supports.
@@ -60,6 +67,7 @@ def em_moments_op(
     everywhere: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Amount [B, P, J], mean and variance [B, P, J, H], ln amount [B, P, J]; see ``torch.py``."""
+    require_no_tangents("em_moments")
     tensors = (poses, weight, activation, shift, log_p, mean, precision, present)
     plan, children, parents, there = _arguments(tensors, size, kernel, stride, padding, shared, everywhere)
     found = _serving(plan, children).moments(plan, children, parents, there)
@@ -78,8 +86,13 @@ def _(poses, weight, activation, shift, log_p, mean, precision, present, size, k
 
 @torch.library.custom_op("torchcaps::em_moments_backward", mutates_args=())
 def em_moments_backward_op(
-    found: Sequence[Tensor],
-    grads: Sequence[Tensor],
+    by_amount: Tensor,
+    by_mean: Tensor,
+    by_variance: Tensor,
+    amount: Tensor,
+    new_mean: Tensor,
+    variance: Tensor,
+    log_mass: Tensor,
     poses: Tensor,
     weight: Tensor,
     activation: Tensor,
@@ -96,17 +109,17 @@ def em_moments_backward_op(
     everywhere: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Gradients of poses, weight, activation, log_p, mean and precision; the last three empty without parents."""
+    require_no_tangents("em_moments_backward")
     tensors = (poses, weight, activation, shift, log_p, mean, precision, present)
     plan, children, parents, there = _arguments(tensors, size, kernel, stride, padding, shared, everywhere)
-    by_amount, by_mean, by_variance = grads
-    result = _serving(plan, children).moment_gradients(
-        plan, children, parents, there, Moments(*found), (by_amount, by_mean, by_variance)
-    )
+    found, grads = Moments(amount, new_mean, variance, log_mass), (by_amount, by_mean, by_variance)
+    result = _serving(plan, children).moment_gradients(plan, children, parents, there, found, grads)
     return result.poses, result.weight, result.activation, result.log_p, result.mean, result.precision
 
 
 @em_moments_backward_op.register_fake
-def _(found, grads, poses, weight, activation, shift, log_p, mean, precision, present, *_):  # type: ignore[no-untyped-def]
+def _(*arguments):  # type: ignore[no-untyped-def]
+    poses, weight, activation, _, log_p, mean, precision = arguments[7:14]
     like = [poses, weight, activation, log_p, mean, precision]
     return tuple(poses.new_empty(0 if tensor is None else tensor.shape) for tensor in like)
 
@@ -132,7 +145,7 @@ def _backward(ctx, by_amount, by_mean, by_variance, _):  # type: ignore[no-untyp
     ]
     if torch.is_grad_enabled() or plain_needed():  # create_graph, or gradients of many outputs at once
         return *_plain_gradients(inputs, ctx.options, tuple(grads)), *([None] * len(ctx.options))
-    poses, weight, activation, *parents = em_moments_backward_op(found, grads, *inputs, *ctx.options)
+    poses, weight, activation, *parents = em_moments_backward_op(*grads, *found, *inputs, *ctx.options)
     parents = [None] * 3 if inputs[4] is None else parents
     return poses, weight, activation, None, *parents, None, *([None] * len(ctx.options))
 
@@ -152,11 +165,10 @@ em_moments_op.register_autograd(_backward, setup_context=_setup)
 
 @em_moments_op.register_vmap
 def _vmap(info, in_dims, *arguments):  # type: ignore[no-untyped-def]
-    """More images, where the weights are the same for all; else plain torch, which has rules for everything."""
-    tensors, options, dims = arguments[:8], arguments[8:], in_dims[:8]
+    """More images where the weights are the same for all, else one call for each."""
+    tensors, options, dims, size = arguments[:8], arguments[8:], in_dims[:8], info.batch_size
     if dims[1] is not None or dims[3] is not None:  # weight or shift
-        return torch.vmap(lambda *some: tuple(_plainly(*some, *options)), dims)(*tensors), (0, 0, 0, 0)
-    size = info.batch_size
+        return call_each(lambda *some: em_moments_op(*some, *options), dims, size, *tensors), (0, 0, 0, 0)
     folded = [tensor if i in (1, 3) else fold(tensor, dims[i], size) for i, tensor in enumerate(tensors)]
     return tuple(unfold(part, 0, size) for part in em_moments_op(*folded, *options)), (0, 0, 0, 0)
 
