@@ -61,6 +61,14 @@ def require_float(name: str, tensor: Tensor) -> None:
         )
 
 
+def require_float_type(dtype: torch.dtype | None) -> None:
+    """Raise unless ``dtype`` is a type that weights can have, or None."""
+    if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+        raise InputTypeError(
+            f"dtype must be a floating point type such as torch.float32 or torch.bfloat16, or None; got {dtype!r}."
+        )
+
+
 def require_like(name: str, tensor: Tensor, votes: Tensor) -> None:
     """Raise unless ``tensor`` is finite (if that check is on) and of the votes' type and device."""
     require_float(name, tensor)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.types import Device
 
 from torchcaps.capsules import Capsules
 from torchcaps.errors import InputError
@@ -28,6 +29,8 @@ class ClassCapsules(GridCapsules):
             its own takes ``authors-class`` in this layer, a quarter of ``authors``, however it is given.
         coordinates: add them.
         normalize: use W / ‖W‖_F. None: if the routing asks for it.
+        device: of the weights, as in torch's own layers.
+        dtype: of the weights.
 
     Shapes:
         pose ``[B, *positions, T, *in_pose]`` → pose ``[B, classes, *out_pose]``, activation ``[B, classes]``.
@@ -44,9 +47,14 @@ class ClassCapsules(GridCapsules):
         routing: RoutingLike = "em",
         coordinates: bool = True,
         normalize: bool | None = None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         routing = resolve_routing(routing).for_classes()
-        super().__init__(in_types, classes, in_pose=in_pose, out_pose=out_pose, routing=routing, normalize=normalize)
+        super().__init__(
+            in_types, classes, in_pose=in_pose, out_pose=out_pose, routing=routing, normalize=normalize,
+            device=device, dtype=dtype,
+        )  # fmt: skip
         self.coordinates = coordinates
         size = self.out_pose if isinstance(self.out_pose, int) else min(self.out_pose[0], 2)
         if coordinates and size < 2:

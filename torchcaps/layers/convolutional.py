@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.types import Device
 
 from torchcaps.capsules import Capsules
 from torchcaps.checks import require_count
@@ -36,6 +36,8 @@ class _CapsuleConv(GridCapsules):
         routing: RoutingLike = "em",
         compete: str | None = None,
         normalize: bool | None = None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         self.kernel_size = _per_dimension("kernel_size", kernel_size, self.dimensions, 1)
         self.stride = _per_dimension("stride", stride, self.dimensions, 1)
@@ -43,7 +45,7 @@ class _CapsuleConv(GridCapsules):
         places = math.prod(self.kernel_size)
         super().__init__(
             in_types, out_types, in_pose=in_pose, out_pose=out_pose, routing=routing, compete=compete,
-            normalize=normalize, places=places, children=places * in_types,
+            normalize=normalize, places=places, children=places * in_types, device=device, dtype=dtype,
         )  # fmt: skip
 
     def windows(self, size: tuple[int, ...]) -> Windows:
@@ -78,6 +80,8 @@ class CapsuleConv2d(_CapsuleConv):
         compete: a child chooses among all parents that see it, at all ``positions``, or at each position among its
             ``types``. Not given: positions for EM, types for all other routings, which know nothing else.
         normalize: use W / ‖W‖_F. None: if the routing asks for it.
+        device: of the weights, as in torch's own layers.
+        dtype: of the weights.
 
     Shapes:
         pose ``[B, H, W, T, *in_pose]``, activation and mask ``[B, H, W, T]`` → pose ``[B, H', W', J, *out_pose]``,
@@ -110,10 +114,19 @@ class CapsuleConv1d(_CapsuleConv):
         stride: int = 1,
         padding: int = 0,
         *,
+        in_pose: PoseShape = (4, 4),
+        out_pose: PoseShape | None = None,
+        routing: RoutingLike = "em",
+        compete: str | None = None,
+        normalize: bool | None = None,
         positions: int | None = None,
-        **options: Any,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__(in_types, out_types, kernel_size, stride, padding, **options)
+        super().__init__(
+            in_types, out_types, kernel_size, stride, padding, in_pose=in_pose, out_pose=out_pose, routing=routing,
+            compete=compete, normalize=normalize, device=device, dtype=dtype,
+        )  # fmt: skip
         self.positions = positions
         if positions is None:
             return
@@ -123,7 +136,7 @@ class CapsuleConv1d(_CapsuleConv):
                 "weights of their own for every position go with padding=0 and compete='types' only; got "
                 f"padding={padding}, compete={self.compete!r}."
             )
-        self.weight = nn.Parameter(torch.empty(positions, *self.weight.shape))
+        self.weight = nn.Parameter(self.weight.new_empty(positions, *self.weight.shape))
         self.reset_parameters()
 
     def votes(self, capsules: Capsules) -> Tensor:

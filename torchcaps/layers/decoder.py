@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.types import Device
 
 from torchcaps.capsules import Capsules, require_capsules
-from torchcaps.checks import require_count
+from torchcaps.checks import require_count, require_float_type
 from torchcaps.errors import InputError
 from torchcaps.targets import object_masks
 
@@ -24,23 +25,34 @@ class ReconstructionDecoder(nn.Module):
         dim: D, size of their poses.
         image_shape: shape of the image, such as ``(1, 28, 28)``.
         hidden: widths of the layers between.
+        device: of the weights, as in torch's own layers.
+        dtype: of the weights.
 
     Shapes:
         pose ``[B, J, D]`` → ``[B, *image_shape]``, or ``[B, M, *image_shape]`` for M objects.
     """
 
     def __init__(
-        self, capsules: int, dim: int, image_shape: Sequence[int], hidden: Sequence[int] = (512, 1024)
+        self,
+        capsules: int,
+        dim: int,
+        image_shape: Sequence[int],
+        hidden: Sequence[int] = (512, 1024),
+        *,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
+        require_float_type(dtype)
         self.capsules, self.dim, self.image_shape = capsules, dim, tuple(image_shape)
         layers: list[nn.Module] = []
         width = capsules * dim
         for size in hidden:
             require_count("hidden", size)
-            layers += [nn.Linear(width, size), nn.ReLU()]
+            layers += [nn.Linear(width, size, device=device, dtype=dtype), nn.ReLU()]
             width = size
-        self.layers = nn.Sequential(*layers, nn.Linear(width, math.prod(self.image_shape)), nn.Sigmoid())
+        last = nn.Linear(width, math.prod(self.image_shape), device=device, dtype=dtype)
+        self.layers = nn.Sequential(*layers, last, nn.Sigmoid())
 
     def forward(self, capsules: Capsules, target: Tensor | None = None, objects: int = 1) -> Tensor:
         """Decode what ``target`` names, or else the longest capsules.

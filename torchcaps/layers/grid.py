@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.types import Device
 
 from torchcaps.capsules import Capsules, require_capsules
 from torchcaps.checks import require_choice, require_count
@@ -31,6 +32,8 @@ class GridCapsules(nn.Module):
         normalize: use W / ‖W‖_F; None: if the routing asks for it.
         places: in a window that have weights of their own.
         children: that a parent sees; None: any number, and then the weights are drawn as if it saw 16 positions.
+        device: of the weights, as in torch's own layers.
+        dtype: of the weights.
 
     Shapes:
         weight ``[W, T, J, d, C]``: a matrix per place in the window, type of child and type of parent.
@@ -50,6 +53,8 @@ class GridCapsules(nn.Module):
         normalize: bool | None = None,
         places: int = 1,
         children: int | None = None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         require_count("in_types", in_types)
@@ -60,11 +65,12 @@ class GridCapsules(nn.Module):
         self.rows, inner, columns = _matrix_sizes(self.in_pose, self.out_pose)
         self.window_children = children
         self.routing = resolve_routing(routing)
-        self.routing.build(children, out_types, self.rows * columns)
+        self.routing.build(children, out_types, self.rows * columns, device=device, dtype=dtype)
         self.compete = self.routing.competition if compete is None else compete
         require_choice("competition", self.compete, COMPETITIONS)
         self.normalize = self.routing.normalized_weights if normalize is None else normalize
-        self.weight = nn.Parameter(torch.empty(places, in_types, out_types, inner, columns))
+        shape = (places, in_types, out_types, inner, columns)
+        self.weight = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.types import Device
 
 from torchcaps.capsules import Capsules, require_capsules
 from torchcaps.checks import require_count
@@ -32,6 +33,8 @@ class CapsuleLinear(nn.Module):
         routing: a name, ``{"name": …, **options}`` or a :class:`~torchcaps.routing.Routing`.
         shared: one W_j per parent for all children instead of one W_ij per pair.
         normalize: use W_ij / ‖W_ij‖_F (Wang & Liu 2018). None: if the routing asks for it, as ``optimized`` does.
+        device: of the weights, as in torch's own layers.
+        dtype: of the weights.
 
     Shapes:
         pose ``[B, I, d]`` in any arrangement with I capsules (matrix poses are read as vectors), activation and
@@ -49,6 +52,8 @@ class CapsuleLinear(nn.Module):
         *,
         shared: bool = False,
         normalize: bool | None = None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         if in_capsules is not None:
@@ -65,10 +70,11 @@ class CapsuleLinear(nn.Module):
         )
         self.shared = shared
         self.routing = resolve_routing(routing)
-        self.routing.build(in_capsules, out_capsules, out_dim)
+        self.routing.build(in_capsules, out_capsules, out_dim, device=device, dtype=dtype)
         self.normalize = self.routing.normalized_weights if normalize is None else normalize
-        shape = (out_capsules, in_dim, out_dim)
-        self.weight = nn.Parameter(torch.empty(shape if in_capsules is None or shared else (in_capsules, *shape)))
+        shape: tuple[int, ...] = (out_capsules, in_dim, out_dim)
+        shape = shape if in_capsules is None or shared else (in_capsules, *shape)
+        self.weight = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.types import Device
 
 from torchcaps.capsules import Capsules
-from torchcaps.checks import require_count, require_finite
+from torchcaps.checks import require_count, require_finite, require_float_type
 from torchcaps.layers.primary import require_features
 
 
@@ -20,6 +21,8 @@ class MatrixPrimaryCapsules2d(nn.Module):
         kernel_size: of the convolution.
         stride: of the convolution.
         padding: of the convolution.
+        device: of the weights, as in torch's own layers.
+        dtype: of the weights.
 
     Shapes:
         features ``[B, C, H, W]`` → pose ``[B, H', W', T, *pose]``, activation ``[B, H', W', T]``.
@@ -33,14 +36,18 @@ class MatrixPrimaryCapsules2d(nn.Module):
         kernel_size: int | tuple[int, int] = 1,
         stride: int | tuple[int, int] = 1,
         padding: int | tuple[int, int] = 0,
+        *,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         require_count("types", types)
         for size in pose:
             require_count("pose", size)
+        require_float_type(dtype)
         self.types, self.pose = types, pose
-        self.conv = nn.Conv2d(in_channels, types * (pose[0] * pose[1] + 1), kernel_size, stride, padding)
-
+        channels = types * (pose[0] * pose[1] + 1)
+        self.conv = nn.Conv2d(in_channels, channels, kernel_size, stride, padding, device=device, dtype=dtype)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -5,9 +5,17 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.types import Device
 
 from torchcaps.capsules import Capsules
-from torchcaps.checks import require_choice, require_count, require_finite, require_float, require_mask
+from torchcaps.checks import (
+    require_choice,
+    require_count,
+    require_finite,
+    require_float,
+    require_float_type,
+    require_mask,
+)
 from torchcaps.errors import InputError
 from torchcaps.ops.squash import SQUASH_KINDS, squash
 
@@ -98,6 +106,8 @@ class PrimaryCapsules2d(_PrimaryCapsules):
         stride: of the convolution.
         padding: of the convolution.
         squash: a kind of :func:`torchcaps.ops.squash`.
+        device: of the weights, as in torch's own layers.
+        dtype: of the weights.
 
     Shapes:
         features ``[B, C, H, W]`` → pose ``[B, H', W', T, D]``, activation ``[B, H', W', T]``.
@@ -114,9 +124,13 @@ class PrimaryCapsules2d(_PrimaryCapsules):
         stride: int | tuple[int, int] = 1,
         padding: int | tuple[int, int] = 0,
         squash: str = "sabour",
+        *,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(types, dim, squash)
-        self.conv = nn.Conv2d(in_channels, types * dim, kernel_size, stride, padding)
+        require_float_type(dtype)
+        self.conv = nn.Conv2d(in_channels, types * dim, kernel_size, stride, padding, device=device, dtype=dtype)
         _ = self.padding  # refuses names of paddings
 
 
@@ -131,6 +145,8 @@ class PrimaryCapsules1d(_PrimaryCapsules):
         stride: of the convolution.
         padding: of the convolution.
         squash: a kind of :func:`torchcaps.ops.squash`.
+        device: of the weights, as in torch's own layers.
+        dtype: of the weights.
 
     Shapes:
         features ``[B, C, L]`` → pose ``[B, L', T, D]``, activation ``[B, L', T]``.
@@ -147,7 +163,11 @@ class PrimaryCapsules1d(_PrimaryCapsules):
         stride: int = 1,
         padding: int = 0,
         squash: str = "sabour",
+        *,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(types, dim, squash)
-        self.conv = nn.Conv1d(in_channels, types * dim, kernel_size, stride, padding)
+        require_float_type(dtype)
+        self.conv = nn.Conv1d(in_channels, types * dim, kernel_size, stride, padding, device=device, dtype=dtype)
         _ = self.padding  # refuses names of paddings

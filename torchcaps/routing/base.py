@@ -5,12 +5,15 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, TypeVar
 
+import torch
 from torch import Tensor, nn
+from torch.types import Device
 
-from torchcaps.checks import require_choice, require_count
+from torchcaps.checks import require_choice, require_count, require_float_type
 from torchcaps.errors import InputError, InputTypeError, StateError
 from torchcaps.ops.plan import Plan, option_names
 from torchcaps.ops.precision import cast, exact
@@ -73,11 +76,30 @@ class Routing(nn.Module):
         super().__init__()
         self._sizes: tuple[int | None, int, int] | None = None
 
-    def build(self, children: int | None, parents: int, size: int) -> None:
-        """Fix the sizes: number of children (None: any number), of parents, and of a parent's pose."""
+    def build(
+        self,
+        children: int | None,
+        parents: int,
+        size: int,
+        *,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        """Fix the sizes and make the parameters; a routing that was built before keeps those that it has.
+
+        Args:
+            children: their number; None: any number.
+            parents: their number.
+            size: of a parent's pose.
+            device: of the parameters; None: as :meth:`make_parameters` makes them.
+            dtype: of the parameters that are floating point numbers; None: likewise.
+        """
         sizes = (children, parents, size)
+        require_float_type(dtype)
         if self._sizes is None:
-            self.make_parameters(children, parents, size)
+            with nullcontext() if device is None else torch.device(device):
+                self.make_parameters(children, parents, size)
+            self.to(device=device, dtype=dtype)
             self._sizes = sizes
         elif self._sizes != sizes:
             raise InputError(

@@ -100,9 +100,17 @@ class FrozenRouting(Routing):
             )
         self.source.build(children, parents, size)
         self.source.requires_grad_(self.after > 0)  # else its coupling is taken once, without a gradient
-        self.register_buffer("coupling", torch.full((children, parents), 1 / parents))
-        self.register_buffer("is_frozen", torch.zeros((), dtype=torch.bool))
-        self.register_buffer("batches", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("coupling", torch.empty(children, parents))
+        self.register_buffer("is_frozen", torch.empty((), dtype=torch.bool))
+        self.register_buffer("batches", torch.empty((), dtype=torch.int64))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """No coupling is kept and no batch counted: the coupling is uniform."""
+        nn.init.constant_(self.coupling, 1 / self.coupling.shape[1])
+        self.is_frozen.fill_(False)
+        self.batches.fill_(0)
+        self._frozen = False
 
     def freeze(
         self,

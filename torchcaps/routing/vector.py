@@ -75,9 +75,17 @@ class DynamicRouting(Routing, plan=DynamicPlan):
         """Make the bias ``[J, D]`` and the prior ``[I, J]`` or ``[J]``, where wanted."""
         self.parents = parents
         if self.with_bias:
-            self.bias = nn.Parameter(torch.full((parents, size), 0.1))
+            self.bias = nn.Parameter(torch.empty(parents, size))
         if self.with_prior:
-            self.prior = nn.Parameter(torch.zeros((parents,) if children is None else (children, parents)))
+            self.prior = nn.Parameter(torch.empty((parents,) if children is None else (children, parents)))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """The bias starts at 0.1, the prior at zero."""
+        if self.bias is not None:
+            nn.init.constant_(self.bias, 0.1)
+        if self.prior is not None:
+            nn.init.zeros_(self.prior)
 
     def forward(
         self,
