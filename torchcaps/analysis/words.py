@@ -86,7 +86,9 @@ def ngram_relevance(model: TextCapsNet, numbers: Tensor, chosen: int) -> tuple[N
         For every branch the relevances; all of them together sum to the class's score.
     """
     with torch.inference_mode():
-        towards = model(numbers).capsules.pose[0, chosen]
+        capsules = model(numbers).capsules
+        assert capsules is not None  # a TextCapsNet has them
+        towards = capsules.pose[0, chosen]
         towards = towards / towards.norm().clamp_min(torch.finfo(towards.dtype).tiny)
         vectors, mask = model.embedded(numbers)
         found = []

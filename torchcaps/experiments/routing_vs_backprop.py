@@ -108,8 +108,8 @@ def _untrained(iterations: int, longer: float, seed: int) -> Measure:
         data = images_of(context.setting, DATA)
         torch.manual_seed(seed)
         routing = {"name": "dynamic", "iterations": iterations}
-        options = {"routing": routing, "decoder": False}
-        model = create_model(context.setting.budget.model, data.image_shape, len(data.class_names), **options)
+        name, classes = context.setting.budget.model, len(data.class_names)
+        model = create_model(name, data.image_shape, classes, routing=routing, decoder=False)
         with torch.no_grad():
             model.class_capsules.weight.mul_(longer)  # type: ignore[operator, union-attr]
         return _numbers(model.eval(), context)

@@ -84,7 +84,8 @@ class Subject:
         """All about it that the page needs to know."""
         routing, blank = self.model.class_capsules.routing, torch.zeros(1, *self.spec.image_shape)
         with torch.inference_mode():
-            poses = self.model(blank).capsules.pose
+            capsules = self.model(blank).capsules
+        assert capsules is not None  # the explorer shows networks of capsules only
         iterations = int(getattr(routing, "iterations", 1))
         return ModelInfo(
             id=self.id,
@@ -96,7 +97,7 @@ class Subject:
             classes=list(self.spec.class_names),
             objects=self.objects,
             digits=self.digits,
-            pose_size=math.prod(poses.shape[2:]),
+            pose_size=math.prod(capsules.pose.shape[2:]),
             measure="length"
             if isinstance(self.model, CapsNet) and not isinstance(routing, EMRouting)
             else "activation",

@@ -11,7 +11,7 @@ from torchcaps.errors import InputError
 from torchcaps.layers.grid import GridCapsules, PoseShape
 from torchcaps.ops.precision import cast, result_type
 from torchcaps.ops.windows import Windows
-from torchcaps.routing.base import RoutingLike, resolve_routing
+from torchcaps.routing.registry import RoutingLike, resolve_routing
 
 
 class ClassCapsules(GridCapsules):

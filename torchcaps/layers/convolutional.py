@@ -15,7 +15,7 @@ from torchcaps.layers.grid import GridCapsules, PoseShape
 from torchcaps.ops.precision import exact, widen
 from torchcaps.ops.result import RoutingOutput, RoutingTrace
 from torchcaps.ops.windows import Windows
-from torchcaps.routing.base import RoutingLike
+from torchcaps.routing.registry import RoutingLike
 
 
 class _CapsuleConv(GridCapsules):

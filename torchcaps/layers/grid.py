@@ -13,7 +13,7 @@ from torchcaps.ops.em import COMPETITIONS
 from torchcaps.ops.precision import cast, result_type
 from torchcaps.ops.result import RoutingOutput
 from torchcaps.ops.windows import Windows, window_votes, windows_present
-from torchcaps.routing.base import RoutingLike, resolve_routing
+from torchcaps.routing.registry import RoutingLike, resolve_routing
 
 PoseShape = int | tuple[int, int]
 """The size of a vector pose, or rows and columns of a matrix pose."""

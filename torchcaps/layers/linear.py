@@ -12,7 +12,7 @@ from torchcaps.errors import InputError
 from torchcaps.ops.coupling import linear_votes
 from torchcaps.ops.precision import cast, result_type
 from torchcaps.ops.result import RoutingOutput
-from torchcaps.routing.base import RoutingLike, resolve_routing
+from torchcaps.routing.registry import RoutingLike, resolve_routing
 
 
 class CapsuleLinear(nn.Module):

@@ -1,7 +1,9 @@
 """Models, each in a few lines from the library's layers, behind a registry."""
 
+from torchcaps.models.base import Model
 from torchcaps.models.capsnet import CapsNet, capsnet, capsnet_small
 from torchcaps.models.cnn import CNN, cnn_baseline, cnn_small, parameter_count
+from torchcaps.models.config import ModelConfig
 from torchcaps.models.matrix_capsnet import MatrixCapsNet, cnn_matched, matrix_capsnet, matrix_capsnet_small
 from torchcaps.models.output import ModelOutput
 from torchcaps.models.registry import create_model, list_models, register_model
@@ -13,6 +15,8 @@ __all__ = [
     "CNN",
     "CapsNet",
     "MatrixCapsNet",
+    "Model",
+    "ModelConfig",
     "ModelOutput",
     "TextCNN",
     "TextCapsNet",

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from torchcaps.capsules import Capsules
 from torchcaps.checks import require_count, require_finite, require_float
 from torchcaps.errors import InputError
 from torchcaps.layers import CapsuleLinear, PrimaryCapsules2d, ReconstructionDecoder
+from torchcaps.models.base import Model
 from torchcaps.models.convolution import Conv, ConvTrunk, convolution
 from torchcaps.models.output import ModelOutput
 from torchcaps.models.registry import register_model
 from torchcaps.routing import RoutingLike
 
 
-class CapsNet(nn.Module):
+class CapsNet(Model):
     """Convolutions → primary capsules → class capsules, and a decoder (Sabour et al. 2017, §4).
 
     Args:

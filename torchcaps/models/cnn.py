@@ -7,13 +7,14 @@ import math
 import torch
 from torch import Tensor, nn
 
+from torchcaps.models.base import Model
 from torchcaps.models.capsnet import SMALL_PRIMARY, SMALL_STEM, capsnet_small, require_images
 from torchcaps.models.convolution import Conv, ConvTrunk
 from torchcaps.models.output import ModelOutput
 from torchcaps.models.registry import register_model
 
 
-class CNN(nn.Module):
+class CNN(Model):
     """Convolutions with ReLU, fully connected layers with ReLU, dropout, logits.
 
     Shapes:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torchcaps.capsules import Capsules
 from torchcaps.errors import InputError
 from torchcaps.layers import CapsuleConv2d, ClassCapsules, MatrixPrimaryCapsules2d
+from torchcaps.models.base import Model
 from torchcaps.models.capsnet import require_images
 from torchcaps.models.cnn import CNN, hidden_width, parameter_count
 from torchcaps.models.convolution import Conv, ConvTrunk
@@ -18,7 +19,7 @@ from torchcaps.models.output import ModelOutput
 from torchcaps.models.registry import register_model
 
 
-class MatrixCapsNet(nn.Module):
+class MatrixCapsNet(Model):
     """Convolutions → primary matrix capsules → convolutional capsule layers → class capsules (Hinton et al. 2018).
 
     Args:

@@ -2,36 +2,71 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from contextlib import nullcontext
+from typing import Any, Literal, TypeVar, cast
 
+import torch
 from torch import nn
+from torch.types import Device
 
-from torchcaps.checks import require_choice, require_count
+from torchcaps.checks import require_choice, require_float_type
 from torchcaps.errors import InputError
+from torchcaps.models.base import Model
+from torchcaps.models.config import ModelConfig
 
 ModelFactory = Callable[..., nn.Module]
 Reads = Literal["images", "words"]
+_Factory = TypeVar("_Factory", bound=ModelFactory)
 _models: dict[str, tuple[ModelFactory, Reads]] = {}
 DEFAULT_SHAPES: dict[Reads, tuple[int, ...]] = {"images": (1, 28, 28), "words": (10_000, 100)}
 
 
-def register_model(name: str, reads: Reads = "images") -> Callable[[ModelFactory], ModelFactory]:
+def register_model(name: str, reads: Reads = "images") -> Callable[[_Factory], _Factory]:
     """Make ``factory(input_shape, classes, **options)`` available to :func:`create_model`: a decorator.
+
+    It should return a :class:`~torchcaps.models.Model`; any other module that is called alike will do. What it was
+    made from is kept as its ``config``, also if the function is called directly, unless it has one of its own.
 
     Args:
         name: of the model.
         reads: ``images``, or ``words`` as numbers of a vocabulary.
     """
 
-    def register(factory: ModelFactory) -> ModelFactory:
+    def register(factory: _Factory) -> _Factory:
         if name in _models:
             raise InputError(f"a model named {name!r} is already registered; choose another name.")
         _models[name] = factory, reads
-        return factory
+        return factory if isinstance(factory, type) else _remembering(name, factory)
 
     return register
+
+
+def _remembering(name: str, factory: _Factory) -> _Factory:
+    """A factory whose models know what they were made from."""
+
+    @functools.wraps(factory)
+    def make(*positional: Any, **named: Any) -> nn.Module:
+        signature = inspect.signature(factory)
+        try:
+            given = signature.bind(*positional, **named)
+        except TypeError:
+            return factory(*positional, **named)  # which says it better
+        shape, classes, *more = given.args
+        options = dict(zip(list(signature.parameters)[2:], more, strict=False)) | given.kwargs
+        return _make(factory, ModelConfig(name, shape, classes, options), *more, **given.kwargs)
+
+    return cast(_Factory, make)
+
+
+def _make(factory: ModelFactory, config: ModelConfig, *more: Any, **options: Any) -> nn.Module:
+    """A model that knows what it was made from. The options are as given: a routing itself, not how it is described."""
+    model = factory(config.input_shape, config.classes, *more, **options)
+    if isinstance(getattr(model, "config", None), (ModelConfig, type(None))):  # not a user's own of that name
+        model.config = config  # type: ignore[assignment] # torch knows of modules and tensors only
+    return model
 
 
 def list_models(reads: Reads | None = None) -> list[str]:
@@ -51,7 +86,27 @@ def model_reads(name: str) -> Reads:
     return _models[name][1]
 
 
-def create_model(name: str, input_shape: Sequence[int] | None = None, classes: int = 10, **options: Any) -> nn.Module:
+def require_input_shape(name: str, input_shape: Sequence[int]) -> tuple[int, ...]:
+    """Raise unless a model can be made for inputs of that shape; return it."""
+    reads = model_reads(name)
+    shape = tuple(input_shape) if isinstance(input_shape, Sequence) else (input_shape,)
+    if len(shape) != len(DEFAULT_SHAPES[reads]) or any(
+        isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in shape
+    ):
+        meaning = "(channels, height, width)" if reads == "images" else "(words, size of a word's vector)"
+        raise InputError(f"input_shape of {name} must be {meaning}, got {input_shape!r}.")
+    return shape
+
+
+def create_model(
+    name: str,
+    input_shape: Sequence[int] | None = None,
+    classes: int = 10,
+    *,
+    device: Device = None,
+    dtype: torch.dtype | None = None,
+    **options: Any,
+) -> Model:
     """Make a model by name.
 
     Args:
@@ -59,22 +114,18 @@ def create_model(name: str, input_shape: Sequence[int] | None = None, classes: i
         input_shape: of images channels, height and width, (1, 28, 28) if not given; for text the rows of the table of
             word vectors (``len(vocabulary)``) and the vectors' size, (10000, 100) if not given.
         classes: number of classes.
+        device: on which it is made; ``meta`` for a model without memory. Not given: torch's default.
+        dtype: to which its weights are converted when they are made: with the same seed those of float32, rounded.
         options: of that model; see its function in :mod:`torchcaps.models`.
 
     Returns:
-        A module: ``model(images or numbers of words, target=None)`` → :class:`~torchcaps.models.ModelOutput`.
+        A :class:`~torchcaps.models.Model`: ``model(images or numbers of words, target=None)`` →
+        :class:`~torchcaps.models.ModelOutput`. ``model.config`` says what it was made from. A function that a user has
+        registered may return any other module; it should be called alike.
     """
-    require_choice("model", name, _models)
-    factory, reads = _models[name]
-    given = DEFAULT_SHAPES[reads] if input_shape is None else input_shape
-    shape = tuple(given) if isinstance(given, Sequence) else (given,)
-    if len(shape) != len(DEFAULT_SHAPES[reads]) or any(
-        isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in shape
-    ):
-        meaning = "(channels, height, width)" if reads == "images" else "(words, size of a word's vector)"
-        raise InputError(f"input_shape of {name} must be {meaning}, got {input_shape!r}.")
-    require_count("classes", classes, least=2)
-    parameters = list(inspect.signature(factory).parameters)
-    for option in options:
-        require_choice(f"option of model {name!r}", option, set(parameters[2:]))
-    return factory(shape, classes, **options)
+    shape = DEFAULT_SHAPES[model_reads(name)] if input_shape is None else require_input_shape(name, input_shape)
+    config = ModelConfig(name, shape, classes, options)
+    require_float_type(dtype)
+    with nullcontext() if device is None else torch.device(device):
+        model = _make(model_factory(name), config, **options)
+    return cast(Model, model.to(device=device, dtype=dtype))

@@ -13,6 +13,7 @@ from torchcaps.capsules import Capsules
 from torchcaps.checks import require_count
 from torchcaps.errors import InputError
 from torchcaps.layers import CapsuleConv1d, CapsuleLinear, ClassCapsules, PrimaryCapsules1d
+from torchcaps.models.base import Model
 from torchcaps.models.output import ModelOutput
 from torchcaps.models.registry import register_model
 from torchcaps.models.words import PADDING, WordVectors, require_sizes
@@ -141,7 +142,7 @@ def _scale(layer: CapsuleConv1d | ClassCapsules | CapsuleLinear, children: Capsu
         layer.weight.mul_(min(max(factor, 0.25), 4.0))
 
 
-class TextCapsNet(nn.Module):
+class TextCapsNet(Model):
     """Capsules for text: one :class:`CapsuleBranch`, or the mean of several with different n-grams.
 
     Wei Zhao et al. 2018, "Investigating Capsule Networks with Dynamic Routing for Text Classification",

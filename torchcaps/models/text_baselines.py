@@ -8,12 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.checks import require_count
+from torchcaps.models.base import Model
 from torchcaps.models.output import ModelOutput
 from torchcaps.models.registry import register_model
 from torchcaps.models.words import WordVectors, require_sizes
 
 
-class TextCNN(nn.Module):
+class TextCNN(Model):
     """N-gram filters with ReLU, the maximum of each over the text, dropout, logits (Kim 2014, arXiv 1408.5882).
 
     Args:
@@ -62,7 +63,7 @@ class TextCNN(nn.Module):
         return ModelOutput(self.classifier(torch.cat(found, dim=1)))
 
 
-class TextLSTM(nn.Module):
+class TextLSTM(Model):
     """The last state of an LSTM over the words, or of two that read in both directions; dropout, logits.
 
     Args:

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import nn
 
 from torchcaps.checks import require_choice
+from torchcaps.models import Model
 from torchcaps.training.runs import load_model
 from torchcaps.training.specs import ModelSpec
 
@@ -27,7 +27,7 @@ def list_pretrained() -> list[str]:
     return list(NAMES)
 
 
-def load_pretrained(name: str) -> tuple[nn.Module, ModelSpec]:
+def load_pretrained(name: str) -> tuple[Model, ModelSpec]:
     """A shipped model, ready to use, and how it is fed. The weights are kept with 16 bits and computed with 32.
 
     Args:

@@ -1,16 +1,16 @@
 """Routing algorithms as modules, and the resolver: a name, a mapping or an instance."""
 
-from torchcaps.routing.base import (
+from torchcaps.routing.base import Routing
+from torchcaps.routing.controls import FrozenRouting, RandomRouting, UniformRouting
+from torchcaps.routing.em import EMRouting
+from torchcaps.routing.registry import (
     FunctionRouting,
-    Routing,
     RoutingLike,
     list_routings,
     register_routing,
     resolve_routing,
     unregister_routing,
 )
-from torchcaps.routing.controls import FrozenRouting, RandomRouting, UniformRouting
-from torchcaps.routing.em import EMRouting
 from torchcaps.routing.vector import DynamicRouting, KMeansRouting, OptimizedRouting
 
 __all__ = [

@@ -1,24 +1,25 @@
-"""What a routing module is, and how names become routings."""
+"""What a routing module is."""
 
 from __future__ import annotations
 
 import copy
-import inspect
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.types import Device
 
-from torchcaps.checks import require_choice, require_count, require_float_type
+from torchcaps.checks import require_count, require_float_type
 from torchcaps.errors import InputError, InputTypeError, StateError
 from torchcaps.ops.plan import Plan, option_names
 from torchcaps.ops.precision import cast, exact
 from torchcaps.ops.result import RoutingOutput
 from torchcaps.ops.windows import Windows
+from torchcaps.plain import Undescribed, as_json, described, given_arguments
 from torchcaps.routing.windows import route_each_window
 
 
@@ -32,6 +33,22 @@ def _option(name: str) -> property:
         self.plan = replace(self.plan, **{name: value})
 
     return property(get, put, doc=f"``{name}`` of the plan.")
+
+
+def _remembering(constructor: Callable[..., None]) -> Callable[..., None]:
+    """A constructor that keeps what it is called with, as plain data: nothing that cannot be copied or pickled."""
+
+    @functools.wraps(constructor)
+    def remember(self: Routing, *positional: Any, **named: Any) -> None:
+        if "_given" not in self.__dict__:  # else this is called by a subclass, whose arguments are kept
+            try:
+                given = given_arguments(functools.partial(constructor, self), *positional, **named)
+            except TypeError:  # they do not fit, as the constructor is about to say
+                given = {}
+            self.__dict__["_given"] = given
+        constructor(self, *positional, **named)
+
+    return remember
 
 
 class Routing(nn.Module):
@@ -71,10 +88,29 @@ class Routing(nn.Module):
         super().__init_subclass__(**rest)
         for name in option_names(plan) if plan is not None else ():
             setattr(cls, name, _option(name))
+        if "__init__" in vars(cls):
+            cls.__init__ = _remembering(cls.__init__)  # type: ignore[method-assign]
 
     def __init__(self) -> None:
         super().__init__()
         self._sizes: tuple[int | None, int, int] | None = None
+        self._given: dict[str, Any] = self.__dict__.get("_given", {})
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """This routing as a mapping ``{"name": …, **options}`` of plain data: the options that it was made with.
+
+        A layer or a recipe that is given the mapping makes the same routing, with new parameters.
+        """
+        from torchcaps.routing.registry import registered_name
+
+        name = registered_name(self)
+        if name is None:
+            raise InputError(
+                f"{type(self).__name__} has no name by which plain data could tell of it: register it with "
+                '@register_routing("NAME").'
+            )
+        return {"name": name, **as_json(self._given)}
 
     def build(
         self,
@@ -224,113 +260,9 @@ class Routing(nn.Module):
         raise InputTypeError(f"{type(self).__name__} must implement forward(votes, activation, mask, trace).")
 
 
-class FunctionRouting(Routing):
-    """A plain routing function as a module; what :func:`register_routing` makes of a function."""
-
-    def __init__(self, function: Callable[..., RoutingOutput], **options: Any) -> None:
-        super().__init__()
-        known = inspect.signature(function).parameters
-        self.needs_poses = "poses" in known
-        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
-            for option in options:
-                require_choice(
-                    f"option of routing {function.__name__}", option, set(known) - _CALL_ARGUMENTS - {"poses"}
-                )
-        self.function = function
-        self.options = options
-
-    def forward(
-        self,
-        votes: Tensor,
-        activation: Tensor | None = None,
-        mask: Tensor | None = None,
-        trace: bool = False,
-        poses: Tensor | None = None,
-    ) -> RoutingOutput:
-        """Call the function."""
-        more = {"poses": poses} if self.needs_poses else {}
-        return self.function(votes, activation=activation, mask=mask, trace=trace, **more, **self.options)
-
-    def extra_repr(self) -> str:
-        """Show the function's name and options."""
-        return ", ".join([self.function.__name__, *(f"{k}={v!r}" for k, v in self.options.items())])
-
-
-RoutingLike = str | Routing | Mapping[str, Any]
-"""A registered name, an instance, or ``{"name": …, **options}`` as in a recipe."""
-
-_CALL_ARGUMENTS = {"votes", "activation", "mask", "trace"}
-"""Of every routing function; one that needs the children's poses takes ``poses`` as well."""
-_routings: dict[str, Callable[..., Routing]] = {}
-_Registered = TypeVar("_Registered", bound=Callable[..., Any])
-
-
-def register_routing(name: str) -> Callable[[_Registered], _Registered]:
-    """Make a routing available by name, in every layer and model: a decorator.
-
-    It takes a function ``f(votes, *, activation, mask, trace, **options)`` that returns a
-    :class:`~torchcaps.ops.RoutingOutput`, or a :class:`Routing` subclass if there is something to learn::
-
-        @register_routing("mean")
-        def mean_routing(votes, *, activation=None, mask=None, trace=False):
-            coupling = votes.new_full(votes.shape[:3], 1 / votes.shape[2])
-            if mask is not None:
-                votes = votes.masked_fill(~mask[:, :, None, None], 0)
-                coupling = coupling * mask[:, :, None]
-            pose = squash(torch.einsum("bij,bijd->bjd", coupling, votes))
-            return vector_output(pose, coupling)
-
-        CapsuleLinear(..., routing="mean")
-
-    :func:`torchcaps.testing.assert_routing` checks what every routing must fulfil.
-    """
-
-    def register(routing: _Registered) -> _Registered:
-        if name in _routings:
-            raise InputError(f"a routing named {name!r} is already registered; choose another name.")
-        if isinstance(routing, type):
-            if not issubclass(routing, Routing):
-                raise InputTypeError(f"{routing.__name__} must be a subclass of torchcaps.routing.Routing.")
-            _routings[name] = routing
-        else:
-            missing = _CALL_ARGUMENTS - set(inspect.signature(routing).parameters)
-            if missing:
-                raise InputTypeError(
-                    f"a routing function takes (votes, *, activation, mask, trace, **options); "
-                    f"{routing.__name__} lacks {', '.join(sorted(missing))}."
-                )
-            _routings[name] = lambda **options: FunctionRouting(routing, **options)
-        return routing
-
-    return register
-
-
-def unregister_routing(name: str) -> None:
-    """Forget a routing, for instance one that was registered in a notebook cell that is run again."""
-    require_choice("routing", name, _routings)
-    del _routings[name]
-
-
-def list_routings() -> list[str]:
-    """The names of all registered routings."""
-    return sorted(_routings)
-
-
-def resolve_routing(routing: RoutingLike) -> Routing:
-    """A routing from its name, from ``{"name": …, **options}``, or the instance itself."""
-    if isinstance(routing, Routing):
-        return routing
-    if isinstance(routing, Mapping):
-        options = dict(routing)
-        name = options.pop("name", None)
-        if name is None:
-            raise InputError(f"a routing given as a mapping needs a 'name', got {dict(routing)!r}.")
-    elif isinstance(routing, str):
-        name, options = routing, {}
-    else:
-        raise InputTypeError(f"a routing is a name, a mapping with a name, or a Routing instance, got {routing!r}.")
-    require_choice("routing", name, _routings)
+@described.register(Routing)
+def _(routing: Routing, _: str) -> Any:
     try:
-        return _routings[name](**options)
-    except TypeError as error:
-        raise InputTypeError(f"routing {name!r} cannot be made with {options}: {error}") from error
+        return routing.config
+    except InputError as error:
+        return Undescribed(str(error))

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 from torchcaps.checks import require_choice
 from torchcaps.errors import InputError, InputTypeError
 from torchcaps.ops import SQUASH_KINDS, RoutingOutput, frozen_routing, random_routing, uniform_routing
-from torchcaps.routing.base import Routing, RoutingLike, register_routing, resolve_routing
+from torchcaps.routing.base import Routing
+from torchcaps.routing.registry import RoutingLike, register_routing, resolve_routing
 
 
 @register_routing("uniform")

@@ -12,7 +12,8 @@ from torchcaps.ops.em.grid import route_grid
 from torchcaps.ops.em.plan import EMPlan
 from torchcaps.ops.em.routing import route_votes
 from torchcaps.ops.plan import make_plan, takes_options
-from torchcaps.routing.base import Routing, register_routing
+from torchcaps.routing.base import Routing
+from torchcaps.routing.registry import register_routing
 
 
 @register_routing("em")

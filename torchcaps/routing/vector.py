@@ -24,7 +24,8 @@ from torchcaps.ops.kmeans.routing import DISTANCES
 from torchcaps.ops.plan import make_plan, takes_options
 from torchcaps.ops.precision import cast
 from torchcaps.ops.schedules import resolve_schedule
-from torchcaps.routing.base import Routing, register_routing
+from torchcaps.routing.base import Routing
+from torchcaps.routing.registry import register_routing
 
 
 @register_routing("dynamic")

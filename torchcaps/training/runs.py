@@ -29,6 +29,7 @@ from torchcaps.data.text.vocabulary import Vocabulary
 from torchcaps.errors import FileError, TorchcapsError
 from torchcaps.io import require_inside, require_regular, write_atomically, write_bytes, write_text
 from torchcaps.machine import WeightLimit, free_memory
+from torchcaps.models import Model
 from torchcaps.training.lock import LOCK, held_by
 from torchcaps.training.recipe import Recipe
 from torchcaps.training.specs import ModelSpec, RunError, Spec, TextSpec, model_spec, spec_from_json
@@ -168,7 +169,7 @@ def read_vocabulary(folder: Path, spec: TextSpec) -> Vocabulary:
     return vocabulary
 
 
-def _build(spec: Spec, file: Any, place: Path) -> nn.Module:
+def _build(spec: Spec, file: Any, place: Path) -> Model:
     """The model that a weights file names, unless its tensors are of another: they are not read before that is sure."""
     shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 - not a mapping
     numbers = sum(torch.Size(shape).numel() for shape in shapes.values())
@@ -214,7 +215,7 @@ def require_own_files(folder: Path) -> None:
             _own_file(folder, f"{TENSORBOARD}/{entry.name}")
 
 
-def load_model(path: str | os.PathLike[str]) -> tuple[nn.Module, Spec]:
+def load_model(path: str | os.PathLike[str]) -> tuple[Model, Spec]:
     """The trained model of a run folder, or of a weights file, ready to use; of a text model with its vocabulary."""
     place = Path(path)
     if place.is_dir():

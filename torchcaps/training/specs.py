@@ -8,23 +8,19 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from torch import nn
-
 from torchcaps.data.images import ImageSource, check_names
 from torchcaps.data.preparation import Preparation, PreparedImages
 from torchcaps.data.text.sources import Texts, keeps_capitals
 from torchcaps.data.text.vocabulary import Vocabulary
 from torchcaps.errors import TorchcapsError
 from torchcaps.io import parse_json
-from torchcaps.models.registry import create_model, list_models, model_factory, model_reads
+from torchcaps.models import Model, create_model, list_models
+from torchcaps.models.registry import model_factory, model_reads
+from torchcaps.plain import MOST_NUMBER, require_modest
 from torchcaps.training.recipe import Recipe
 
 MOST_SIDE = 10_000
 """Pixels of an image's side that a weights file may ask for."""
-MOST_NUMBER, MOST_OPTIONS = 2**31 - 1, 1_000
-"""The largest number in a header, and how many values the options of a model may have."""
-MOST_ITERATIONS = 1_000
-"""Of a routing that a weights file may ask for: each costs time, and after some tens nothing changes."""
 
 
 class RunError(TorchcapsError):
@@ -56,7 +52,7 @@ class ModelSpec:
         """The shape that a file is fitted to, before the preparation."""
         return self.picture_shape or self.image_shape
 
-    def build(self) -> nn.Module:
+    def build(self) -> Model:
         """A new model with fresh weights."""
         return create_model(self.name, self.image_shape, len(self.class_names), **self.options)
 
@@ -112,7 +108,7 @@ class TextSpec:
     multi_label: bool = False
     vocabulary: Vocabulary | None = None
 
-    def build(self) -> nn.Module:
+    def build(self) -> Model:
         """A new model with fresh weights."""
         return create_model(self.name, (self.words, self.vector_size), len(self.class_names), **self.options)
 
@@ -195,21 +191,7 @@ def _preparation(values: Any) -> dict[str, Any]:
 def _options(values: Mapping[str, Any]) -> dict[str, Any]:
     """Options for a model, plain data. The model refuses those that it does not have."""
     options: dict[str, Any] = _of(values, "options", dict)
-    waiting: list[Any] = [options]
-    seen = 0
-    while waiting:
-        found, seen = waiting.pop(), seen + 1
-        if seen > MOST_OPTIONS:
-            raise RunError(f"its options hold more than {MOST_OPTIONS:,} values.")
-        if isinstance(found, dict):
-            iterations = found.get("iterations", 1)
-            if not isinstance(iterations, int) or iterations > MOST_ITERATIONS:
-                raise RunError(f"iterations must be at most {MOST_ITERATIONS:,}, got {iterations!r:.60}.")
-            waiting += found.values()
-        elif isinstance(found, list):
-            waiting += found
-        elif isinstance(found, int) and abs(found) > MOST_NUMBER:
-            raise RunError(f"its options hold a number that is too large, {found!r:.60}.")
+    require_modest(options)
     return options
 
 
