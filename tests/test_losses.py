@@ -166,3 +166,46 @@ def test_margin_of_flags_takes_logits_by_their_sigmoid():
     torch.testing.assert_close(CapsuleLoss()(ModelOutput(logits), flags).total, expected)
     with pytest.raises(ValueError, match="gives logits"):
         CapsuleLoss()(ModelOutput(logits), torch.tensor([0, 1, 2, 0]))
+
+
+@pytest.mark.parametrize("kind", ["margin", "spread"])
+def test_a_network_of_ones_own_gives_capsules_or_their_lengths(kind):
+    capsules, labels = Capsules.from_pose(0.3 * torch.rand(4, 3, 2)), torch.tensor([0, 2, 1, 1])
+    loss = CapsuleLoss(kind)
+    wanted = loss(ModelOutput(capsules.activation, capsules), labels)
+    for output in (capsules, capsules.activation):
+        for found, part in zip(loss(output, labels), wanted, strict=True):
+            assert torch.equal(found, part)
+    grown = torch.rand(4, 3, requires_grad=True)
+    loss(grown, labels).total.backward()
+    assert grown.grad.abs().sum() > 0
+
+
+def test_scores_of_ones_own_are_logits_for_cross_entropy_and_lengths_for_flags():
+    scores, flags = torch.rand(4, 3), torch.rand(4, 3) < 0.5
+    labels = torch.tensor([0, 2, 1, 1])
+    entropy = torch.nn.functional.cross_entropy(scores, labels)
+    torch.testing.assert_close(CapsuleLoss("cross-entropy")(scores, labels).total, entropy)
+    torch.testing.assert_close(CapsuleLoss()(scores, flags).total, margin_loss(scores, flags))  # no sigmoid
+
+
+def test_an_image_is_not_needed_where_nothing_is_reconstructed():
+    scores, labels = torch.rand(2, 3), torch.tensor([0, 1])
+    assert float(CapsuleLoss()(scores, labels, torch.rand(2, 1, 4, 4)).reconstruction) == 0
+
+
+@pytest.mark.parametrize(
+    ("output", "kind", "sentence"),
+    [
+        ((torch.rand(2, 3),), TypeError, r"takes what a model gives \(ModelOutput\), class Capsules, or .* got tuple"),
+        (None, TypeError, "got NoneType"),
+        (torch.rand(2), ValueError, r"lengths must have shape \[batch, classes\], got \(2,\)"),
+        (torch.zeros(2, 3, dtype=torch.int64), TypeError, "lengths must be a floating point tensor"),
+        (Capsules.from_pose(torch.rand(2, 5, 5, 3, 4)), ValueError, r"lengths must have shape .* got \(2, 5, 5, 3\)"),
+        (Capsules(torch.rand(2, 3, 4), torch.rand(2, 2)), ValueError, "pose must have the activation's dimensions"),
+        (torch.rand(3, 3), ValueError, "for 3 images, but targets for 2"),
+    ],
+)
+def test_what_is_no_output_is_refused(output, kind, sentence):
+    with pytest.raises(kind, match=sentence):
+        CapsuleLoss()(output, torch.tensor([0, 1]))

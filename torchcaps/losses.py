@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from torchcaps.capsules import Capsules, require_capsules
 from torchcaps.checks import require_choice, require_finite, require_float
 from torchcaps.errors import InputError, InputTypeError
 from torchcaps.models.output import ModelOutput
@@ -128,7 +129,7 @@ class LossParts(NamedTuple):
 
 
 class CapsuleLoss(nn.Module):
-    """Classification loss plus scaled reconstruction loss, for any model of this library.
+    """Classification loss plus scaled reconstruction loss, for models of this library and networks of one's own.
 
     Args:
         classification: ``margin`` (capsules, single or multi label; for class flags also the sigmoid of the logits of
@@ -139,11 +140,20 @@ class CapsuleLoss(nn.Module):
         margin: m of the spread loss; a schedule sets the attribute while training.
 
     Shapes:
-        ``loss(output, target, image)``: the model's output, targets as in :func:`margin_loss`, the image to
-        reconstruct ``[B, *image]`` (or ``[B, M, *image]``, one per object) → :class:`LossParts`.
+        ``loss(output, target, image)`` → :class:`LossParts`. The output is that of a model; or the class capsules, pose
+        ``[B, classes, *pose]``; or scores ``[B, classes]``, which margin and spread read as they are, as lengths or
+        activations from 0 to 1, and cross-entropy as logits. Targets as in :func:`margin_loss`; the image to
+        reconstruct ``[B, *image]`` (or ``[B, M, *image]``, one per object), if the model does.
     """
 
     KINDS = ("margin", "spread", "cross-entropy")
+
+    if TYPE_CHECKING:
+
+        def __call__(
+            self, output: ModelOutput | Capsules | Tensor, target: Tensor, image: Tensor | None = None
+        ) -> LossParts:
+            """See :meth:`forward`."""
 
     def __init__(
         self, classification: str = "margin", *, reconstruction_scale: float = 0.0005, margin: float = 0.9
@@ -158,31 +168,45 @@ class CapsuleLoss(nn.Module):
             margin,
         )
 
-    def forward(self, output: ModelOutput, target: Tensor, image: Tensor | None = None) -> LossParts:
+    def forward(
+        self, output: ModelOutput | Capsules | Tensor, target: Tensor, image: Tensor | None = None
+    ) -> LossParts:
         """Loss of one batch."""
-        lengths = output.scores
-        several = isinstance(target, Tensor) and target.dtype == torch.bool
-        if self.classification == "margin" and output.capsules is None and several:
-            lengths = lengths.sigmoid()
-        elif self.classification != "cross-entropy" and output.capsules is None:
-            raise InputError(
-                f"the {self.classification} loss compares capsules, but this model gives logits: "
-                "use CapsuleLoss('cross-entropy')."
-            )
+        scores = self._scores(output, target)
         if self.classification == "margin":
-            classification = margin_loss(lengths, target)
+            classification = margin_loss(scores, target)
         elif self.classification == "spread":
-            classification = spread_loss(output.scores, target, self.margin)
+            classification = spread_loss(scores, target, self.margin)
         else:
-            classification = _cross_entropy(output.scores, target)
+            classification = _cross_entropy(scores, target)
         reconstruction = classification.new_zeros(())
-        if output.reconstruction is not None and self.reconstruction_scale > 0:
+        if isinstance(output, ModelOutput) and output.reconstruction is not None and self.reconstruction_scale > 0:
             if image is None:
                 raise InputError(
                     "the model reconstructs: pass the image to compare with, or set reconstruction_scale=0."
                 )
             reconstruction = reconstruction_loss(output.reconstruction, image, self.reconstruction_scale)
         return LossParts(classification + reconstruction, classification, reconstruction)
+
+    def _scores(self, output: ModelOutput | Capsules | Tensor, target: Tensor) -> Tensor:
+        """What is compared with the target ``[B, classes]``."""
+        if isinstance(output, Tensor):
+            return output
+        if isinstance(output, Capsules):
+            return require_capsules("CapsuleLoss", output).activation
+        if not isinstance(output, ModelOutput):
+            raise InputTypeError(
+                "CapsuleLoss takes what a model gives (ModelOutput), class Capsules, or a tensor of scores "
+                f"[batch, classes]; got {type(output).__name__}."
+            )
+        if self.classification == "cross-entropy" or output.capsules is not None:
+            return output.scores
+        if self.classification == "margin" and isinstance(target, Tensor) and target.dtype == torch.bool:
+            return output.scores.sigmoid()
+        raise InputError(
+            f"the {self.classification} loss compares capsules, but this model gives logits: "
+            "use CapsuleLoss('cross-entropy')."
+        )
 
     def extra_repr(self) -> str:
         """Show kind and scale."""

@@ -195,7 +195,7 @@ def require_image_capsules(model: nn.Module) -> ImageCapsules:
 
 def class_children(model: ImageCapsules, images: Tensor) -> Capsules:
     """What is routed to the class capsules: images ``[B, C, H, W]`` → capsules on a grid."""
-    capsules: Capsules = model.primary_capsules(images)
+    capsules = model.primary_capsules(images)
     return model.conv_capsules(capsules) if isinstance(model, MatrixCapsNet) else capsules
 
 

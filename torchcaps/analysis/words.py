@@ -159,7 +159,7 @@ def relevance_by_leaving_out(model: TextCapsNet, numbers: Tensor, chosen: int) -
     without = numbers.expand(length, -1).masked_fill(torch.eye(length, dtype=torch.bool), UNKNOWN)
     with torch.inference_mode():
         scores = [model(part).scores[:, chosen] for part in torch.split(without, max(1, MOST_NUMBERS // length))]
-        whole: Tensor = model(numbers).scores[0, chosen]
+        whole = model(numbers).scores[0, chosen]
     return whole - torch.cat(scores)
 
 

@@ -41,7 +41,7 @@ class Step(NamedTuple):
 
         def step() -> None:
             optimizer.zero_grad()
-            loss(model(images, labels), labels, images).total.backward()
+            loss(model(images, labels), labels, images).total.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
 
         return step, parameter_count(model)

@@ -205,8 +205,7 @@ class Subject:
         """A picture for each of the classes ``[n]``; none without a decoder."""
         if self.decoder is None:
             return []
-        drawn: Tensor = self.decoder(capsules, labels[None])[0]
-        return list(drawn)
+        return list(self.decoder(capsules, labels[None])[0])
 
 
 def make_subject(

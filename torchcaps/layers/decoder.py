@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +32,11 @@ class ReconstructionDecoder(nn.Module):
     Shapes:
         pose ``[B, J, D]`` → ``[B, *image_shape]``, or ``[B, M, *image_shape]`` for M objects.
     """
+
+    if TYPE_CHECKING:
+
+        def __call__(self, capsules: Capsules, target: Tensor | None = None, objects: int = 1) -> Tensor:
+            """See :meth:`forward`."""
 
     def __init__(
         self,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor, nn
 from torch.types import Device
@@ -40,6 +42,11 @@ class GridCapsules(nn.Module):
     """
 
     weight: nn.Parameter
+
+    if TYPE_CHECKING:
+
+        def __call__(self, capsules: Capsules) -> Capsules:
+            """See :meth:`forward`."""
 
     def __init__(
         self,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor, nn
 from torch.types import Device
@@ -41,6 +43,11 @@ class CapsuleLinear(nn.Module):
         mask likewise → pose ``[B, J, D]``, activation ``[B, J]``.
         weight ``[I, J, d, D]``, or ``[J, d, D]`` if shared.
     """
+
+    if TYPE_CHECKING:
+
+        def __call__(self, capsules: Capsules) -> Capsules:
+            """See :meth:`forward`."""
 
     def __init__(
         self,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor, nn
 from torch.types import Device
@@ -27,6 +29,11 @@ class MatrixPrimaryCapsules2d(nn.Module):
     Shapes:
         features ``[B, C, H, W]`` → pose ``[B, H', W', T, *pose]``, activation ``[B, H', W', T]``.
     """
+
+    if TYPE_CHECKING:
+
+        def __call__(self, features: Tensor) -> Capsules:
+            """See :meth:`forward`."""
 
     def __init__(
         self,

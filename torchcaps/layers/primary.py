@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -51,6 +53,11 @@ class _PrimaryCapsules(nn.Module):
         if isinstance(padding, str):
             raise InputError(f"padding must be a number of zeros, got {padding!r}.")
         return padding
+
+    if TYPE_CHECKING:
+
+        def __call__(self, features: Tensor, mask: Tensor | None = None) -> Capsules:
+            """See :meth:`forward`."""
 
     def __init__(self, types: int, dim: int, squash: str) -> None:
         super().__init__()

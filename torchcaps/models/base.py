@@ -24,4 +24,5 @@ class Model(nn.Module):
 
     if TYPE_CHECKING:
 
-        def __call__(self, inputs: Tensor, /, target: Tensor | None = None) -> ModelOutput: ...  # noqa: D102
+        def __call__(self, inputs: Tensor, /, target: Tensor | None = None) -> ModelOutput:
+            """See ``forward``."""

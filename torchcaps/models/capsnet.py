@@ -78,12 +78,11 @@ class CapsNet(Model):
     def primary_capsules(self, images: Tensor) -> Capsules:
         """The first capsules, pose ``[B, H, W, T, d]``."""
         require_images(images, self.image_shape)
-        capsules: Capsules = self.primary(self.stem(images))
-        return capsules
+        return self.primary(self.stem(images))
 
     def forward(self, images: Tensor, target: Tensor | None = None) -> ModelOutput:
         """Classify images; decode the target classes (training) or the longest capsules (otherwise)."""
-        capsules: Capsules = self.class_capsules(self.primary_capsules(images))
+        capsules = self.class_capsules(self.primary_capsules(images))
         reconstruction = None if self.decoder is None else self.decoder(capsules, target, self.objects)
         return ModelOutput(capsules.activation, capsules, reconstruction)
 

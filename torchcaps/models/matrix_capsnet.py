@@ -67,12 +67,11 @@ class MatrixCapsNet(Model):
     def primary_capsules(self, images: Tensor) -> Capsules:
         """The first capsules, pose ``[B, H, W, T, p, p]``."""
         require_images(images, self.image_shape)
-        capsules: Capsules = self.primary(self.stem(images))
-        return capsules
+        return self.primary(self.stem(images))
 
     def forward(self, images: Tensor, target: Tensor | None = None) -> ModelOutput:
         """Classify images. A target is accepted as by every model, and not needed."""
-        capsules: Capsules = self.class_capsules(self.conv_capsules(self.primary_capsules(images)))
+        capsules = self.class_capsules(self.conv_capsules(self.primary_capsules(images)))
         return ModelOutput(capsules.activation, capsules)
 
 

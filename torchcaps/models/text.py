@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -50,6 +50,11 @@ class CapsuleBranch(nn.Module):
         vectors ``[B, dim, L]``, mask ``[B, L]`` → class capsules ``[B, classes, pose]``.
     """
 
+    if TYPE_CHECKING:
+
+        def __call__(self, vectors: Tensor, mask: Tensor) -> Capsules:
+            """See :meth:`forward`."""
+
     def __init__(
         self,
         dim: int,
@@ -92,8 +97,7 @@ class CapsuleBranch(nn.Module):
         """The capsules of the n-grams, pose ``[B, L − n + 1, T, pose]``; one that would see padding is masked."""
         features = torch.relu(self.ngrams(vectors))
         # Padding is at the end: an n-gram without padding is one whose last word is there.
-        capsules: Capsules = self.primary(features, mask[:, self.ngram - 1 :: self.stride])
-        return capsules
+        return self.primary(features, mask[:, self.ngram - 1 :: self.stride])
 
     def reset_parameters(self, vectors: Tensor, mask: Tensor) -> None:
         """Draw new weights that bring texts like these ``[B, dim, L]`` to life.
@@ -121,10 +125,9 @@ class CapsuleBranch(nn.Module):
 
     def forward(self, vectors: Tensor, mask: Tensor) -> Capsules:
         """The class capsules."""
-        windows: Capsules = self.windows(self.primary_capsules(vectors, mask))
+        windows = self.windows(self.primary_capsules(vectors, mask))
         kept = self.dropout(torch.ones_like(windows.activation))  # whole capsules
-        capsules: Capsules = self.class_capsules(windows._replace(pose=windows.pose * kept[..., None]))
-        return capsules
+        return self.class_capsules(windows._replace(pose=windows.pose * kept[..., None]))
 
 
 def _scale(layer: CapsuleConv1d | ClassCapsules | CapsuleLinear, children: Capsules, wanted: float) -> None:
@@ -252,8 +255,7 @@ class TextCapsNet(Model):
                     f"{numbers.shape[1]}. Cut the texts, or share the weights along the text: length=None."
                 )
             numbers = F.pad(numbers, (0, self.length - numbers.shape[1]), value=PADDING)
-        vectors, mask = self.words(numbers, self.shortest)
-        return vectors, mask
+        return self.words(numbers, self.shortest)
 
     def class_capsules(self, numbers: Tensor) -> list[Capsules]:
         """Those of every branch, the noise class among them as the last."""

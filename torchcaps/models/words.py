@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -29,6 +30,11 @@ class WordVectors(nn.Module):
     Shapes:
         numbers int64 ``[B, L]`` → vectors ``[B, dim, L']`` and mask ``[B, L']`` with L' = max(L, shortest).
     """
+
+    if TYPE_CHECKING:
+
+        def __call__(self, numbers: Tensor, shortest: int = 1) -> tuple[Tensor, Tensor]:
+            """See :meth:`forward`."""
 
     def __init__(self, words: int, dim: int, static: bool, dropout: float) -> None:
         super().__init__()

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -90,6 +90,17 @@ class Routing(nn.Module):
             setattr(cls, name, _option(name))
         if "__init__" in vars(cls):
             cls.__init__ = _remembering(cls.__init__)  # type: ignore[method-assign]
+
+    if TYPE_CHECKING:
+
+        def __call__(
+            self,
+            votes: Tensor,
+            activation: Tensor | None = None,
+            mask: Tensor | None = None,
+            trace: bool = False,
+        ) -> RoutingOutput:
+            """See :meth:`forward`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -194,8 +205,7 @@ class Routing(nn.Module):
         """
         more = {"poses": cast(poses, votes.dtype)} if self.needs_poses else {}
         with exact(votes):
-            output: RoutingOutput = self(votes, cast(activation, votes.dtype), mask, trace, **more)
-        return output
+            return self(votes, cast(activation, votes.dtype), mask, trace, **more)
 
     def route_windows(
         self,

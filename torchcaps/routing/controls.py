@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor, nn
 
@@ -80,6 +82,18 @@ class FrozenRouting(Routing):
     coupling: Tensor
     is_frozen: Tensor
     batches: Tensor
+
+    if TYPE_CHECKING:
+
+        def __call__(
+            self,
+            votes: Tensor,
+            activation: Tensor | None = None,
+            mask: Tensor | None = None,
+            trace: bool = False,
+            poses: Tensor | None = None,
+        ) -> RoutingOutput:
+            """See :meth:`forward`."""
 
     def __init__(self, *, source: RoutingLike = "dynamic", after: int = 0, squash: str = "sabour") -> None:
         super().__init__()

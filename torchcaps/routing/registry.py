@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch import Tensor
 
@@ -16,6 +16,18 @@ from torchcaps.routing.base import Routing
 
 class FunctionRouting(Routing):
     """A plain routing function as a module; what :func:`register_routing` makes of a function."""
+
+    if TYPE_CHECKING:
+
+        def __call__(
+            self,
+            votes: Tensor,
+            activation: Tensor | None = None,
+            mask: Tensor | None = None,
+            trace: bool = False,
+            poses: Tensor | None = None,
+        ) -> RoutingOutput:
+            """See :meth:`forward`."""
 
     def __init__(self, function: Callable[..., RoutingOutput], **options: Any) -> None:
         super().__init__()

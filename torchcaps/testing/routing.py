@@ -69,6 +69,12 @@ def _require(condition: bool, message: str) -> None:
         raise AssertionError(message)
 
 
+def _coupling(output: RoutingOutput) -> Tensor:
+    if output.coupling is None:
+        raise AssertionError("a routing gives its coupling [B, I, J], got None")
+    return output.coupling
+
+
 def check_shapes(routing: Routing, case: RoutingCase) -> None:
     """Pose ``[B, J, D]``, activation ``[B, J]`` in [0, 1], coupling ``[B, I, J]``, all of the votes' type."""
     batch, children, parents, size = case.votes.shape
@@ -81,7 +87,7 @@ def check_shapes(routing: Routing, case: RoutingCase) -> None:
             "coupling": (batch, children, parents),
         }
         for name, shape in expected.items():
-            tensor = getattr(out, name)
+            tensor = _coupling(out) if name == "coupling" else getattr(out, name)
             _require(tuple(tensor.shape) == shape, f"{name} must have shape {shape}, got {tuple(tensor.shape)}")
             _require(tensor.dtype == dtype, f"{name} must be {dtype} like the votes, got {tensor.dtype}")
         inside = bool(((out.activation >= 0) & (out.activation <= 1 + 1e-6)).all())
@@ -90,7 +96,7 @@ def check_shapes(routing: Routing, case: RoutingCase) -> None:
 
 def check_coupling(routing: Routing, case: RoutingCase) -> None:
     """Couplings are not negative and every child's shares sum to one over the PARENTS, if the routing says so."""
-    coupling = routing(case.votes, case.activation).coupling
+    coupling = _coupling(routing(case.votes, case.activation))
     sums = coupling.sum(dim=-1)
     _require(bool((coupling >= 0).all()), "a coupling is negative")
     if routing.couplings_sum_to_one:
@@ -104,7 +110,7 @@ def check_permutation(routing: Routing, case: RoutingCase) -> None:
     order = torch.randperm(case.votes.shape[1], generator=torch.Generator().manual_seed(1))
     plain = routing(case.votes, case.activation)
     mixed = routing(case.votes[:, order], case.activation[:, order])
-    expected = RoutingOutput(plain.pose, plain.activation, plain.coupling[:, order])
+    expected = RoutingOutput(plain.pose, plain.activation, _coupling(plain)[:, order])
     _equal(mixed, expected, "exchanging children changed the result")
 
 
@@ -114,7 +120,7 @@ def check_batch(routing: Routing, case: RoutingCase) -> None:
     for image in range(len(case.votes)):
         one = slice(image, image + 1)
         alone = routing(case.votes[one], case.activation[one])
-        expected = RoutingOutput(together.pose[one], together.activation[one], together.coupling[one])
+        expected = RoutingOutput(together.pose[one], together.activation[one], _coupling(together)[one])
         _equal(alone, expected, f"image {image} differs alone and in a batch")
     _require(
         len(routing(case.votes[:0], case.activation[:0]).pose) == 0,
@@ -132,7 +138,7 @@ def check_zero(routing: Routing, case: RoutingCase) -> None:
         loss = (out.pose.sum() + out.activation.sum()) + out.pose.square().sum()
         parameters = [p for p in module.parameters() if p.requires_grad]
         gradients = torch.autograd.grad(loss, [votes, activation, *parameters], allow_unused=True)
-        for tensor in (out.pose, out.activation, out.coupling, *(g for g in gradients if g is not None)):
+        for tensor in (out.pose, out.activation, _coupling(out), *(g for g in gradients if g is not None)):
             _require(bool(tensor.isfinite().all()), f"zero votes gave NaN or infinity in {dtype}")
 
 
@@ -150,7 +156,7 @@ def check_mask(routing: Routing, case: RoutingCase) -> None:
         _equal(out, clean, f"masked children holding {garbage} changed the result")
         (gradient,) = torch.autograd.grad(out.pose.sum() + out.activation.sum(), votes)
         _require(bool((gradient[hidden] == 0).all()), "a masked child received a gradient")
-    _require(bool((clean.coupling[hidden] == 0).all()), "a masked child has a coupling")
+    _require(bool((_coupling(clean)[hidden] == 0).all()), "a masked child has a coupling")
     if routing.permutation_invariant:
         for image in range(batch):
             keep = mask[image]
@@ -185,11 +191,13 @@ def check_trace(routing: Routing, case: RoutingCase) -> None:
     """A trace ends in the result, holds one entry per iteration, and is absent unless asked for."""
     out = routing(case.votes, case.activation, trace=True)
     _require(routing(case.votes, case.activation).trace is None, "a trace was kept though none was asked for")
-    _require(out.trace is not None, "trace=True must give a trace")
-    _require(len(out.trace.pose) == getattr(routing, "iterations", 1), "one trace entry per iteration")
-    last = RoutingOutput(out.trace.pose[-1], out.trace.activation[-1], out.trace.coupling[-1])
+    trace = out.trace
+    if trace is None:
+        raise AssertionError("trace=True must give a trace")
+    _require(len(trace.pose) == getattr(routing, "iterations", 1), "one trace entry per iteration")
+    last = RoutingOutput(trace.pose[-1], trace.activation[-1], trace.coupling[-1])
     _equal(last, out, "the last entry of the trace is not the result")
-    _require(out.trace.objective.shape == out.trace.pose.shape[:2], "the objective must have shape [r, B]")
+    _require(trace.objective.shape == trace.pose.shape[:2], "the objective must have shape [r, B]")
 
 
 def check_compile(routing: Routing, case: RoutingCase, backend: str = "aot_eager") -> None:

@@ -94,8 +94,7 @@ class Subject:
         assert self.capsules is not None
         capsules = Capsules(self.capsules.pose[chosen], self.capsules.activation[chosen])
         with torch.no_grad():
-            images: Tensor = self.decoder(capsules, classes)
-        return images
+            return self.decoder(capsules, classes)
 
     def spread_over_classes(self, most: int, among: Tensor | None = None) -> Tensor:
         """Indices of up to so many images, the classes taking turns, so that each has its share."""
