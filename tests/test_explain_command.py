@@ -142,4 +142,4 @@ def test_without_matplotlib_the_extra_is_named(explained_run, monkeypatch, capsy
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert call("explain", explained_run) == 2
-    assert "pip install 'torchcaps[explain]'" in capsys.readouterr().err
+    assert 'pip install "torchcaps[explain]"' in capsys.readouterr().err

@@ -8,11 +8,9 @@ import sys
 from collections.abc import Callable, Sequence
 
 from torchcaps.commands import COMMANDS, CommandError
+from torchcaps.extras import missing_extra
 from torchcaps.io import printable
 from torchcaps.version import __version__
-
-EXTRAS = {"matplotlib": "explain", "fastapi": "explore", "uvicorn": "explore", "pydantic": "explore"}
-"""Of the package, by what is missing; all else belongs to ``train``."""
 
 
 def make_parser() -> tuple[argparse.ArgumentParser, dict[str, list[str]]]:
@@ -94,12 +92,7 @@ def guarded(run: Callable[[], int], debug: bool) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader, such as `head`, has left
         return 0
     except ModuleNotFoundError as error:
-        missing = (error.name or "").split(".")[0]
-        if missing == "torchcaps":
+        if (error.name or "").split(".")[0] == "torchcaps":
             raise
-        extra = EXTRAS.get(missing, "train")
-        print(
-            f"torchcaps: this command needs {error.name!r}, which is not installed: pip install 'torchcaps[{extra}]'",
-            file=sys.stderr,
-        )
+        print(f"torchcaps: this command {missing_extra(error)}", file=sys.stderr)
         return 2

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from torchcaps.errors import FileError
+from torchcaps.extras import comes_with_an_extra
 
 _CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """Commands to terminals, changes of the direction of writing, and halves of characters, which cannot be written."""
@@ -123,7 +124,8 @@ def read_json(path: str | os.PathLike[str]) -> Any:
 
 def parse_yaml(text: str, what: object) -> Any:
     """Plain data from YAML: no tags that make objects, no aliases, no key twice; ``what`` names it in errors."""
-    import yaml
+    with comes_with_an_extra():
+        import yaml
 
     from torchcaps.plain_yaml import PlainLoader
 

@@ -308,7 +308,7 @@ def test_without_the_extra_it_is_named(missing):
         "main(['explore', '--no-browser'])",
     )
     assert code == 2
-    assert "pip install 'torchcaps[explore]'" in err
+    assert 'pip install "torchcaps[explore]"' in err
     assert "Traceback" not in err
 
 

@@ -7,11 +7,13 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
 from torchcaps.analysis.pages import text
 from torchcaps.analysis.pictures import Picture
+from torchcaps.extras import comes_with_an_extra
+
+with comes_with_an_extra():
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 WIDTH, HEIGHT = 300, 176
 LEFT, RIGHT, TOP, BOTTOM = 40, 10, 14, 34

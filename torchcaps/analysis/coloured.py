@@ -5,11 +5,13 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 
-from rich.style import Style
-from rich.text import Text
-
 from torchcaps.analysis.pages import COLOURS, WORDS_STYLE
 from torchcaps.analysis.words import By, DecidingWords, top_ngrams
+from torchcaps.extras import comes_with_an_extra
+
+with comes_with_an_extra():
+    from rich.style import Style
+    from rich.text import Text
 
 FOR, AGAINST = (46, 160, 67), (218, 54, 51)
 

@@ -8,8 +8,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-from PIL import Image
 from torch import Tensor
+
+from torchcaps.extras import comes_with_an_extra
+
+with comes_with_an_extra():
+    from PIL import Image
 
 ORANGE, BLUE = (1.0, 0.62, 0.0), (0.10, 0.55, 1.0)
 """Two colours that all common kinds of colour blindness tell apart; together they are nearly white."""

@@ -10,16 +10,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 
 from torchcaps.data.images import Batch
+from torchcaps.extras import comes_with_an_extra
 from torchcaps.io import write_text
 from torchcaps.losses import spread_margin_by_epoch, spread_margin_by_step
 from torchcaps.routing.em import EMRouting
 from torchcaps.training.module import CapsuleModule
 from torchcaps.training.runs import CHECKPOINT, METRICS, RunError, Spec
+
+with comes_with_an_extra():
+    import pytorch_lightning as pl
 
 
 class TrainingStopped(Exception):  # noqa: N818 - an end, not an error

@@ -11,15 +11,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytorch_lightning as pl
 import torch
-from pytorch_lightning.plugins.io import CheckpointIO
 
 from torchcaps.errors import FileError
+from torchcaps.extras import comes_with_an_extra
 from torchcaps.io import require_regular, write_atomically
 from torchcaps.training.callbacks import EpochLog, InverseTemperature, RunningMean, TrainingStopped
 from torchcaps.training.module import CapsuleModule
 from torchcaps.training.runs import CHECKPOINT, WEIGHTS, RunError, Spec, save_weights
+
+with comes_with_an_extra():
+    import pytorch_lightning as pl
+    from pytorch_lightning.plugins.io import CheckpointIO
 
 
 class Interrupted(TrainingStopped):

@@ -13,20 +13,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytorch_lightning as pl
 import torch
-from lightning_fabric.utilities.exceptions import MisconfigurationException
-from pytorch_lightning.callbacks import TQDMProgressBar
-from pytorch_lightning.callbacks.progress.tqdm_progress import Tqdm
-from pytorch_lightning.loggers import TensorBoardLogger
 from torch import nn
-from tqdm import tqdm
 
 from torchcaps.data.batches import TrainingBatches
 from torchcaps.data.files import print_progress
 from torchcaps.data.images import ImageSource
 from torchcaps.data.sources import training_sources
 from torchcaps.data.text.sources import Texts, initial_vectors, is_text, text_sources
+from torchcaps.extras import comes_with_an_extra
 from torchcaps.io import write_text
 from torchcaps.machine import WeightLimit, free_memory
 from torchcaps.models.cnn import parameter_count
@@ -50,6 +45,14 @@ from torchcaps.training.runs import (
     write_vocabulary,
 )
 from torchcaps.training.specs import longest_text
+
+with comes_with_an_extra():
+    import pytorch_lightning as pl
+    from lightning_fabric.utilities.exceptions import MisconfigurationException
+    from pytorch_lightning.callbacks import TQDMProgressBar
+    from pytorch_lightning.callbacks.progress.tqdm_progress import Tqdm
+    from pytorch_lightning.loggers import TensorBoardLogger
+    from tqdm import tqdm
 
 Say = Callable[[str], None]
 REPORTED = ("train_loss", "train_accuracy", "val_loss", "val_accuracy")

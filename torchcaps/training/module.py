@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
-from torchmetrics import MeanMetric
 
 from torchcaps.data.batches import EvaluationBatches, TrainingBatches
 from torchcaps.data.images import Batch, Source
 from torchcaps.data.randomness import Stream, sub_seed
+from torchcaps.extras import comes_with_an_extra
 from torchcaps.losses import CapsuleLoss
 from torchcaps.training.metrics import correct
 from torchcaps.training.recipe import OptimizerOptions, Recipe
+
+with comes_with_an_extra():
+    import pytorch_lightning as pl
+    from torchmetrics import MeanMetric
 
 
 def learning_rate_factor(options: OptimizerOptions) -> Callable[[int], float]:

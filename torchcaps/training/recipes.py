@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchcaps.data.options import DataOptions, TextOptions
 from torchcaps.errors import FileError, TorchcapsError
+from torchcaps.extras import comes_with_an_extra
 from torchcaps.io import parse_yaml, read_text
 from torchcaps.training.recipe import (
     LossOptions,
@@ -100,7 +101,8 @@ def make_parser(prog: str = "torchcaps train") -> ArgumentParser:
     Those are plain data that the model itself checks. The parser must never see them: in a value of any type it takes
     ``class_path`` for something to import and to call.
     """
-    import jsonargparse
+    with comes_with_an_extra():
+        import jsonargparse
 
     parser = jsonargparse.ArgumentParser(
         prog=prog, exit_on_error=False, add_help=False, default_env=False, epilog=MODEL_OPTIONS

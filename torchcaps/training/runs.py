@@ -27,6 +27,7 @@ from torch import Tensor, nn
 
 from torchcaps.data.text.vocabulary import Vocabulary
 from torchcaps.errors import FileError, TorchcapsError
+from torchcaps.extras import comes_with_an_extra
 from torchcaps.io import require_inside, require_regular, write_atomically, write_bytes, write_text
 from torchcaps.machine import WeightLimit, free_memory
 from torchcaps.models import Model
@@ -80,7 +81,8 @@ def remove_leftovers(folder: Path) -> None:
 
 def write_recipe(folder: Path, recipe: Recipe) -> None:
     """The full recipe as YAML, in the order of its description."""
-    import yaml
+    with comes_with_an_extra():
+        import yaml
 
     write_text(folder / RECIPE, yaml.safe_dump(recipe.as_dict(), sort_keys=False, allow_unicode=True, width=100))
 
@@ -108,7 +110,8 @@ def write_versions(folder: Path) -> None:
 
 def save_weights(path: Path, model: nn.Module, spec: Spec) -> None:
     """The weights as safetensors, with the way to build the model in the header."""
-    from safetensors.torch import save
+    with comes_with_an_extra():
+        from safetensors.torch import save
 
     tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in model.state_dict().items()}
     write_bytes(path, save(tensors, {"torchcaps": spec.as_json()}))
@@ -117,7 +120,8 @@ def save_weights(path: Path, model: nn.Module, spec: Spec) -> None:
 @contextmanager
 def _opened_weights(path: Path) -> Iterator[tuple[Spec, Any]]:
     """How to build the model, and the open file of its tensors."""
-    from safetensors import SafetensorError, safe_open
+    with comes_with_an_extra():
+        from safetensors import SafetensorError, safe_open
 
     try:
         require_regular(path)
