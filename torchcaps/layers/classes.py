@@ -9,7 +9,8 @@ from torch.types import Device
 from torchcaps.capsules import Capsules
 from torchcaps.errors import InputError
 from torchcaps.layers.grid import GridCapsules, PoseShape
-from torchcaps.ops.precision import cast, result_type
+from torchcaps.ops.constants import constant
+from torchcaps.ops.precision import cast, compute_type, result_type
 from torchcaps.ops.windows import Windows
 from torchcaps.routing.registry import RoutingLike, resolve_routing
 
@@ -70,14 +71,8 @@ class ClassCapsules(GridCapsules):
         """The coordinates of every position, at their place in a vote: ``[Q, R, C]``."""
         if not self.coordinates:
             return None
-        centres = [(torch.arange(n, dtype=like.dtype, device=like.device) + 0.5) / n for n in (1, *size)[-2:]]
-        grid = torch.stack(torch.meshgrid(*centres, indexing="ij"), dim=-1).flatten(0, 1)  # [Q, 2]: row, column
-        shift = like.new_zeros(grid.shape[0], self.rows, self.weight.shape[-1])
-        if isinstance(self.out_pose, int):
-            shift[:, 0, -2:] = grid
-        else:
-            shift[:, :2, -1] = grid
-        return shift
+        shape = (self.rows, self.weight.shape[-1])
+        return constant(_coordinates, (size, shape, isinstance(self.out_pose, int), compute_type(like)), like.device)
 
     def forward(self, capsules: Capsules) -> Capsules:
         """The classes as a plain set; children that are padding take no part, none of the classes is."""
@@ -87,3 +82,15 @@ class ClassCapsules(GridCapsules):
         if isinstance(self.out_pose, tuple):
             pose = torch.unflatten(pose, -1, self.out_pose)
         return Capsules(pose, activation)
+
+
+def _coordinates(key: tuple[tuple[int, ...], tuple[int, int], bool, torch.dtype], device: torch.device) -> Tensor:
+    size, shape, vector, dtype = key
+    centres = [(torch.arange(n, dtype=dtype, device=device) + 0.5) / n for n in (1, *size)[-2:]]
+    grid = torch.stack(torch.meshgrid(*centres, indexing="ij"), dim=-1).flatten(0, 1)  # [Q, 2]: row, column
+    shift = grid.new_zeros(grid.shape[0], *shape)
+    if vector:
+        shift[:, 0, -2:] = grid
+    else:
+        shift[:, :2, -1] = grid
+    return shift
