@@ -332,3 +332,17 @@ def test_em_takes_a_quarter_of_lambda_for_classes_however_it_is_named(routing):
 def test_a_lambda_that_is_given_is_kept(make):
     for given in ("authors", 0.5):
         assert ClassCapsules(2, 3, routing=make(inverse_temperature=given)).routing.inverse_temperature == given
+
+
+def test_tables_of_windows_are_made_once():
+    """Not for every batch: on a device each would be a copy that the device waits for."""
+    from torchcaps import create_model
+    from torchcaps.ops import constants
+
+    model, images = create_model("matrix-capsnet-small", (1, 25, 25), 3), torch.rand(2, 1, 25, 25)
+    model(images).scores.sum().backward()
+    before = constants._kept.cache_info().misses
+    model(images).scores.sum().backward()
+    with torch.no_grad():
+        model(images)
+    assert constants._kept.cache_info().misses == before
