@@ -1,7 +1,6 @@
 """``torchcaps::routed_linear``: routing without votes as a custom op, forward and backward, by the backend in use."""
 
 import functools
-from typing import Optional
 
 import torch
 from torch import Tensor
@@ -21,8 +20,12 @@ from torchcaps.ops.transforms import (
     unfold,
 )
 
-# The annotations below become the op's schema; torch reads Optional, not `| None`, in every version it supports.
-# ruff: noqa: UP045
+# Schemas are written out: which annotations torch can read instead depends on its version.
+FORWARD = "(Tensor poses, Tensor weight, Tensor? child_weight, Tensor? bias, str plan) -> (Tensor, Tensor)"
+BACKWARD = (
+    "(Tensor grad, Tensor sums, Tensor poses, Tensor weight, Tensor? child_weight, Tensor? bias, str plan)"
+    " -> (Tensor, Tensor, Tensor, Tensor)"
+)
 
 
 def serving(plan: DynamicPlan, inputs: Inputs) -> RoutedBackend:
@@ -33,7 +36,7 @@ def serving(plan: DynamicPlan, inputs: Inputs) -> RoutedBackend:
 
 
 def _forward(
-    poses: Tensor, weight: Tensor, child_weight: Optional[Tensor], bias: Optional[Tensor], plan: str
+    poses: Tensor, weight: Tensor, child_weight: Tensor | None, bias: Tensor | None, plan: str
 ) -> tuple[Tensor, Tensor]:
     """Pose [B, J, D] and the sums of all passes [r, B, J, D]."""
     require_no_tangents("routed_linear")
@@ -42,30 +45,30 @@ def _forward(
 
 
 def _fake_forward(
-    poses: Tensor, weight: Tensor, child_weight: Optional[Tensor], bias: Optional[Tensor], plan: str
+    poses: Tensor, weight: Tensor, child_weight: Tensor | None, bias: Tensor | None, plan: str
 ) -> tuple[Tensor, Tensor]:
     shape = (poses.shape[0], weight.shape[-3], weight.shape[-1])
     return poses.new_empty(shape), poses.new_empty((read_plan(DynamicPlan, plan).iterations, *shape))
 
 
-routed_linear_op = torch.library.custom_op("torchcaps::routed_linear", _forward, mutates_args=())
+routed_linear_op = torch.library.custom_op("torchcaps::routed_linear", _forward, mutates_args=(), schema=FORWARD)
 routed_linear_op.register_fake(_fake_forward)
 
 # The same without autograd, for where no gradient is wanted: for a single image the way through Python that
 # differentiable ops take would cost as much as the routing itself.
-torch.library.define("torchcaps::routed_forward", torch.library.infer_schema(_forward, mutates_args=()))
+torch.library.define("torchcaps::routed_forward", FORWARD)
 torch.library.impl("torchcaps::routed_forward", "default")(_forward)
 torch.library.register_fake("torchcaps::routed_forward")(_fake_forward)
 
 
-@torch.library.custom_op("torchcaps::routed_linear_backward", mutates_args=())
+@torch.library.custom_op("torchcaps::routed_linear_backward", mutates_args=(), schema=BACKWARD)
 def routed_linear_backward_op(
     grad: Tensor,
     sums: Tensor,
     poses: Tensor,
     weight: Tensor,
-    child_weight: Optional[Tensor],
-    bias: Optional[Tensor],
+    child_weight: Tensor | None,
+    bias: Tensor | None,
     plan: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients of poses, weight, child_weight [B, I] and bias [J, D]."""
@@ -81,8 +84,8 @@ def _(
     sums: Tensor,
     poses: Tensor,
     weight: Tensor,
-    child_weight: Optional[Tensor],
-    bias: Optional[Tensor],
+    child_weight: Tensor | None,
+    bias: Tensor | None,
     plan: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return (

@@ -5,7 +5,7 @@ iterations together.
 """
 
 from collections.abc import Sequence
-from typing import Any, Optional
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,8 +23,19 @@ from torchcaps.ops.transforms import (
 )
 from torchcaps.ops.windows import Windows
 
-# The annotations below become the op's schema; torch reads Optional, not `| None`, in every version it supports.
-# ruff: noqa: UP045
+# Schemas are written out: which annotations torch can read instead depends on its version.
+MOMENTS = (
+    "(Tensor poses, Tensor weight, Tensor activation, Tensor? shift, Tensor? log_p, Tensor? mean, Tensor? precision,"
+    " Tensor? present, SymInt[] size, SymInt[] kernel, SymInt[] stride, SymInt[] padding, bool shared, bool everywhere)"
+    " -> (Tensor, Tensor, Tensor, Tensor)"
+)
+GRADIENTS = (
+    "(Tensor by_amount, Tensor by_mean, Tensor by_variance,"
+    " Tensor amount, Tensor new_mean, Tensor variance, Tensor log_mass,"
+    " Tensor poses, Tensor weight, Tensor activation, Tensor? shift, Tensor? log_p, Tensor? mean, Tensor? precision,"
+    " Tensor? present, SymInt[] size, SymInt[] kernel, SymInt[] stride, SymInt[] padding, bool shared, bool everywhere)"
+    " -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"
+)
 
 
 def _serving(plan: GridPlan, children: Children) -> MomentsBackend:
@@ -35,9 +46,9 @@ def _serving(plan: GridPlan, children: Children) -> MomentsBackend:
 
 
 def _arguments(
-    inputs: tuple[Optional[Tensor], ...], size: Sequence[int], kernel: Sequence[int], stride: Sequence[int],
+    inputs: tuple[Tensor | None, ...], size: Sequence[int], kernel: Sequence[int], stride: Sequence[int],
     padding: Sequence[int], shared: bool, everywhere: bool,
-) -> tuple[GridPlan, Children, Optional[Parents], Optional[Tensor]]:  # fmt: skip
+) -> tuple[GridPlan, Children, Parents | None, Tensor | None]:  # fmt: skip
     poses, weight, activation, shift, log_p, mean, precision, present = inputs
     assert poses is not None
     assert weight is not None
@@ -49,16 +60,16 @@ def _arguments(
     return GridPlan(windows, everywhere), Children(poses, weight, activation, shift), parents, present
 
 
-@torch.library.custom_op("torchcaps::em_moments", mutates_args=())
+@torch.library.custom_op("torchcaps::em_moments", mutates_args=(), schema=MOMENTS)
 def em_moments_op(
     poses: Tensor,
     weight: Tensor,
     activation: Tensor,
-    shift: Optional[Tensor],
-    log_p: Optional[Tensor],
-    mean: Optional[Tensor],
-    precision: Optional[Tensor],
-    present: Optional[Tensor],
+    shift: Tensor | None,
+    log_p: Tensor | None,
+    mean: Tensor | None,
+    precision: Tensor | None,
+    present: Tensor | None,
     size: Sequence[int],
     kernel: Sequence[int],
     stride: Sequence[int],
@@ -84,7 +95,7 @@ def _(poses, weight, activation, shift, log_p, mean, precision, present, size, k
     return poses.new_empty(sums), poses.new_empty(votes), poses.new_empty(votes), poses.new_empty(sums)
 
 
-@torch.library.custom_op("torchcaps::em_moments_backward", mutates_args=())
+@torch.library.custom_op("torchcaps::em_moments_backward", mutates_args=(), schema=GRADIENTS)
 def em_moments_backward_op(
     by_amount: Tensor,
     by_mean: Tensor,
@@ -96,11 +107,11 @@ def em_moments_backward_op(
     poses: Tensor,
     weight: Tensor,
     activation: Tensor,
-    shift: Optional[Tensor],
-    log_p: Optional[Tensor],
-    mean: Optional[Tensor],
-    precision: Optional[Tensor],
-    present: Optional[Tensor],
+    shift: Tensor | None,
+    log_p: Tensor | None,
+    mean: Tensor | None,
+    precision: Tensor | None,
+    present: Tensor | None,
     size: Sequence[int],
     kernel: Sequence[int],
     stride: Sequence[int],
@@ -150,10 +161,10 @@ def _backward(ctx, by_amount, by_mean, by_variance, _):  # type: ignore[no-untyp
     return poses, weight, activation, None, *parents, None, *([None] * len(ctx.options))
 
 
-def _plain_gradients(inputs: Sequence[Optional[Tensor]], options: Sequence[Any], grads: Any) -> list[Optional[Tensor]]:
+def _plain_gradients(inputs: Sequence[Tensor | None], options: Sequence[Any], grads: Any) -> list[Tensor | None]:
     shift, present = inputs[3], inputs[7]  # which have none
 
-    def moments(*some: Optional[Tensor]) -> tuple[Tensor, ...]:
+    def moments(*some: Tensor | None) -> tuple[Tensor, ...]:
         return _plainly(*some[:3], shift, *some[3:], present, *options)[:3]
 
     found = gradients_by_plain_torch(moments, (*inputs[:3], *inputs[4:7]), grads)
