@@ -246,7 +246,7 @@ def test_places_are_the_middle_of_what_a_child_sees(make, size):
     grid, layers = tuple(features.shape[2:]), getattr(model, "conv_capsules", ())
     for layer in layers:  # a parent sees what its children see
         windows = layer.windows(grid)
-        seen, grid = seen[windows.table()].any(dim=1), windows.out
+        seen, grid = seen[windows.table()].any(dim=1), windows.out()
     places = receptive_centres(model, grid).flatten(0, 1)
     field = 1
     for layer in reversed([*convs, *layers]):

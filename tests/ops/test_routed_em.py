@@ -343,7 +343,7 @@ def test_windows_are_those_of_a_convolution():
     grid = torch.arange(1.0, 21).view(1, 1, 4, 5)
     unfolded = torch.nn.functional.unfold(grid, (3, 2), stride=(2, 1), padding=(1, 0))[0].T
     torch.testing.assert_close((windows.table() + 1).float(), unfolded)
-    assert windows.out == (2, 4)
+    assert windows.out() == (2, 4)
     first, parent, place = windows.links()
     for q in range(20):
         found = {(int(parent[n]), int(place[n])) for n in range(first[q], first[q + 1])}

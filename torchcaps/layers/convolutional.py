@@ -158,7 +158,7 @@ class CapsuleConv1d(_CapsuleConv):
         routing = self.routing.with_iterations(iterations)
         poses, activation, mask = self.as_routed(capsules)
         (width,), (stride,) = self.kernel_size, self.stride
-        (out,) = self.windows(tuple(capsules.activation.shape[1:-1])).out
+        (out,) = self.windows(tuple(capsules.activation.shape[1:-1])).out()
         if out > self.positions:
             raise InputError(
                 f"CapsuleConv1d has weights for {self.positions} positions of parents; a sequence of "

@@ -158,8 +158,8 @@ class GridCapsules(nn.Module):
         if capsules.mask is not None:
             present = windows_present(capsules.mask.flatten(1, -2), windows)
             mask = present[..., None].expand(activation.shape)
-            mask = torch.unflatten(mask, 1, windows.out)
-        pose, activation = (torch.unflatten(part, 1, windows.out) for part in (pose, activation))
+            mask = torch.unflatten(mask, 1, windows.out())
+        pose, activation = (torch.unflatten(part, 1, windows.out()) for part in (pose, activation))
         return Capsules(pose, activation, mask)
 
     def _check(self, capsules: Capsules) -> None:
@@ -176,7 +176,7 @@ class GridCapsules(nn.Module):
                 f"activation {tuple(capsules.activation.shape)}."
             )
         windows = self.windows(tuple(size))
-        if min(windows.out) < 1:
+        if min(windows.out()) < 1:
             raise InputError(
                 f"{type(self).__name__} slides a window of {windows.kernel} over {tuple(size)} positions, which is too "
                 "small. Use a larger input, a smaller kernel or padding."

@@ -61,7 +61,7 @@ def resolve_schedule(name: str, schedule: Schedule, iterations: int) -> list[flo
     given: list[object]
     if callable(schedule):
         given = [schedule(t) for t in range(iterations)]
-    elif isinstance(schedule, list | tuple):
+    elif isinstance(schedule, (list, tuple)):
         if len(schedule) < iterations:
             raise InputError(
                 f"{name} gives {len(schedule)} values for {iterations} iterations. "
@@ -72,7 +72,7 @@ def resolve_schedule(name: str, schedule: Schedule, iterations: int) -> list[flo
         given = [schedule] * iterations
     values = []
     for t, value in enumerate(given):
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise InputTypeError(
                 f"{name} must be a number, one number per iteration, or a function of the iteration; got {value!r}."
             )

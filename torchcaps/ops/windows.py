@@ -40,9 +40,8 @@ class Windows(NamedTuple):
         """One window over everything, with shared weights."""
         return cls(size, size, (1,) * len(size), (0,) * len(size), shared=True)
 
-    @property
     def out(self) -> tuple[int, ...]:
-        """Size of the grid of parents."""
+        """Size of the grid of parents. No property: torch 2.8 cannot compile those of a NamedTuple."""
         sizes = zip(self.size, self.kernel, self.stride, self.padding, strict=True)
         return tuple((size + 2 * padding - kernel) // stride + 1 for size, kernel, stride, padding in sizes)
 
@@ -73,7 +72,7 @@ def _outer(grid: Tensor, size: int, along: Tensor) -> Tensor:
 
 def _table(windows: Windows, device: torch.device) -> Tensor:
     table = outside = torch.zeros(1, 1, dtype=torch.int64, device=device)
-    sizes = zip(windows.size, windows.kernel, windows.stride, windows.padding, windows.out, strict=True)
+    sizes = zip(windows.size, windows.kernel, windows.stride, windows.padding, windows.out(), strict=True)
     for size, kernel, stride, padding, out in sizes:
         places = torch.arange(kernel, device=device) - padding
         along = torch.arange(out, device=device)[:, None] * stride + places  # [out, kernel]
@@ -84,7 +83,7 @@ def _table(windows: Windows, device: torch.device) -> Tensor:
 
 def _seen_from(windows: Windows, device: torch.device) -> Tensor:
     window = place = outside = torch.zeros(1, 1, dtype=torch.int64, device=device)
-    sizes = zip(windows.size, windows.kernel, windows.stride, windows.padding, windows.out, strict=True)
+    sizes = zip(windows.size, windows.kernel, windows.stride, windows.padding, windows.out(), strict=True)
     for size, kernel, stride, padding, out in sizes:
         child = torch.arange(size, device=device)[:, None] + padding
         last = child // stride  # the last window that may see it; so many before it may, too

@@ -29,7 +29,7 @@ class _Call(KernelCall):
         batch, positions, types, rows, inner = poses.shape
         slices, _, out_types, _, cols = children.weight.shape
         windows, links = plan.windows, plan.windows.links()
-        at, places = math.prod(windows.out), math.prod(windows.kernel)
+        at, places = math.prod(windows.out()), math.prod(windows.kernel)
         if positions + 1 != len(links[0]) or slices != (1 if windows.shared else places):
             given = f"poses {tuple(poses.shape)} and weight {tuple(children.weight.shape)}"
             raise InputError(f"{windows} does not fit {given}.")

@@ -53,7 +53,7 @@ class TorchMoments(MomentsBackend):
 
 def _chunks(children: Children, windows: Windows) -> Iterator[slice]:
     poses, weight = children.poses, children.weight
-    parents, places = math.prod(windows.out), math.prod(windows.kernel)
+    parents, places = math.prod(windows.out()), math.prod(windows.kernel)
     each = (
         parents * places * weight.shape[1] * weight.shape[2] * poses.shape[3] * weight.shape[4] * poses.element_size()
     )
