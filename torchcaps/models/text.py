@@ -127,7 +127,8 @@ class CapsuleBranch(nn.Module):
         """The class capsules."""
         windows = self.windows(self.primary_capsules(vectors, mask))
         kept = self.dropout(torch.ones_like(windows.activation))  # whole capsules
-        return self.class_capsules(windows._replace(pose=windows.pose * kept[..., None]))
+        counted = Capsules(windows.pose * kept[..., None], windows.activation, windows.mask)
+        return self.class_capsules(counted)
 
 
 def _scale(layer: CapsuleConv1d | ClassCapsules | CapsuleLinear, children: Capsules, wanted: float) -> None:
