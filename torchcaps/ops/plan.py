@@ -56,18 +56,23 @@ def derived(default: Any) -> Any:
 
 def make_plan(kind: type[_Made], /, **options: Any) -> _Made:
     """A plan of a kind; the same options give the same plan, without being checked again."""
+    return _constant_plan(kind, **options)[0]
+
+
+def _constant_plan(kind: type[_Made], /, **options: Any) -> tuple[_Made]:
     try:
-        return _make(kind, **options)  # type: ignore[arg-type, no-any-return] # a class is hashable
+        return (_make(kind, **options),)  # type: ignore[arg-type] # a class is hashable
     except TypeError as error:
         if isinstance(error, TorchcapsError):
             raise
         _require_known(kind, options)
-    return kind(**options)  # with a list in it, which nothing can be remembered by
+    return (kind(**options),)  # with a list in it, which nothing can be remembered by
 
 
 # A compiled graph is made for one plan. This is all that torch.compiler.assume_constant_result does, but for importing
-# the compiler, which takes seconds.
-make_plan._dynamo_marked_constant = True  # type: ignore[attr-defined]
+# the compiler, which takes seconds. The tuple is for torch 2.6 and 2.7, which fail on a constant object with a float in
+# it, but not on what a constant tuple holds.
+_constant_plan._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def _require_known(kind: type[Plan], options: Iterable[str]) -> None:
