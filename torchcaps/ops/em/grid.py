@@ -125,7 +125,7 @@ def route_grid(
     setting = _Setting(children, windows, present, compete == "positions")
     with exact(poses):
         output = _iterate(setting, mask, (beta_u, beta_a), plan, coupling, trace)
-    return output._replace(pose=cast(output.pose, given), activation=cast(output.activation, given))
+    return RoutingOutput(cast(output.pose, given), cast(output.activation, given), output.coupling, output.trace)
 
 
 def _iterate(
