@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from torchcaps.errors import InputError, InputTypeError
+from torchcaps.indices import asserts_in_graph, require_indices
 
 
 def object_masks(target: Tensor, classes: int) -> Tensor:
@@ -31,18 +33,20 @@ def object_masks(target: Tensor, classes: int) -> Tensor:
     if target.dim() not in (1, 2):
         raise InputError(f"class indices must have shape [batch] or [batch, objects], got {tuple(target.shape)}.")
     indices = target if target.dim() == 2 else target[:, None]
-    if not torch.compiler.is_compiling() and indices.numel() and indices.device.type == "cpu":
-        low, high = (int(bound) for bound in indices.aminmax())
-        if low < 0 or high >= classes:
-            raise InputError(
-                f"labels must be in 0 … {classes - 1} for {classes} classes, got values from {low} to {high}."
-            )
-        if target.dim() == 2 and target.shape[1] == classes and high <= 1:
-            raise InputError(
-                f"an integer target of shape {tuple(target.shape)} with only 0 and 1 looks like class flags, but "
-                "integers are read as class indices. Use target.bool() for flags."
-            )
-    return indices[:, :, None] == torch.arange(classes, device=target.device)
+    if torch.compiler.is_compiling() and not asserts_in_graph(indices):
+        return F.embedding(indices.long(), torch.eye(classes, device=target.device)).bool()  # which asserts by itself
+    bounds = require_indices(indices, classes, f"labels must be in 0 … {classes - 1} for {classes} classes")
+    if bounds is not None and bounds[1] <= 1 and target.dim() == 2 and target.shape[1] == classes:
+        raise InputError(
+            f"an integer target of shape {tuple(target.shape)} with only 0 and 1 looks like class flags, but "
+            "integers are read as class indices. Use target.bool() for flags."
+        )
+    return index_masks(indices, classes)
+
+
+def index_masks(indices: Tensor, classes: int) -> Tensor:
+    """Bool ``[B, M, classes]``: one row of class flags per index ``[B, M]``, which is known to be one."""
+    return indices[:, :, None] == torch.arange(classes, device=indices.device)
 
 
 def class_flags(target: Tensor, classes: int) -> Tensor:

@@ -13,7 +13,7 @@ from torch.types import Device
 from torchcaps.capsules import Capsules, require_capsules
 from torchcaps.checks import require_count, require_float_type
 from torchcaps.errors import InputError
-from torchcaps.targets import object_masks
+from torchcaps.targets import index_masks, object_masks
 
 
 class ReconstructionDecoder(nn.Module):
@@ -77,10 +77,11 @@ class ReconstructionDecoder(nn.Module):
             require_count("objects", objects)
             if objects > self.capsules:
                 raise InputError(f"cannot decode the {objects} longest of {self.capsules} capsules.")
-            longest = capsules.activation.topk(objects, dim=1).indices  # [B, M]
-            target = longest[:, 0] if objects == 1 else longest
-        several = target.dim() == 2 and target.dtype != torch.bool and not target.is_floating_point()
-        masks = object_masks(target, self.capsules)  # [B, M, J]
+            masks = index_masks(capsules.activation.topk(objects, dim=1).indices, self.capsules)  # [B, M, J]
+            several = objects > 1
+        else:
+            masks = object_masks(target, self.capsules)
+            several = target.dim() == 2 and target.dtype != torch.bool and not target.is_floating_point()
         images = self.decode(capsules.pose[:, None] * masks[..., None])  # [B, M, *image]
         return images if several else images[:, 0]
 

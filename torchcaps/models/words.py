@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from torchcaps.checks import require_count
 from torchcaps.errors import InputError
+from torchcaps.indices import require_indices
 
 PADDING = 0
 
@@ -68,13 +69,13 @@ def _require_numbers(numbers: Tensor, words: int) -> None:
             f"expected the numbers of words, int64 of shape [batch, length], got {numbers.dtype} of shape "
             f"{tuple(numbers.shape)}. Vocabulary.encode_batch makes them."
         )
-    if not torch.compiler.is_compiling() and numbers.numel() and numbers.device.type == "cpu":
-        low, high = (int(bound) for bound in numbers.aminmax())
-        if low < 0 or high >= words:
-            raise InputError(
-                f"the numbers of words must be in 0 … {words - 1}, got values from {low} to {high}. Was the text "
-                "encoded with another vocabulary?"
-            )
+    require_indices(
+        numbers,
+        words,
+        f"the numbers of words must be in 0 … {words - 1}",
+        advice=" Was the text encoded with another vocabulary?",
+        looked_up=True,
+    )
 
 
 def require_sizes(ngrams: Sequence[int]) -> None:
