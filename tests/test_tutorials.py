@@ -9,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs" / "tutorials").glob("[0-9]-*.md"))
+OWN_NETWORKS = ROOT / "docs" / "own-networks.md"
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
@@ -36,6 +37,16 @@ def test_a_page_prints_and_draws_what_it_shows(runner, page, tmp_path):
         assert committed.read_bytes()[16:24] == (tmp_path / picture).read_bytes()[16:24]  # width and height of a PNG
 
 
+def test_the_page_on_networks_of_ones_own_runs_and_learns(runner, tmp_path):
+    outputs = runner.run(OWN_NETWORKS, tmp_path)
+    assert runner.differences(OWN_NETWORKS, outputs) == []
+    loop, resnet, *_ = (block.code for block in runner.blocks_of(OWN_NETWORKS.read_text()))
+    lines = [sum(bool(line.strip()) for line in code.splitlines()) for code in (loop, resnet)]
+    assert lines[0] <= 15
+    assert lines[1] <= 20
+    assert "](docs/own-networks.md)" in (ROOT / "README.md").read_text()
+
+
 def test_there_are_six_pages_in_the_index():
     assert len(PAGES) == 6
     index = (PAGES[0].parent / "README.md").read_text()
@@ -48,7 +59,7 @@ def test_no_picture_is_left_over(runner):
     assert {f"images/{path.name}" for path in (PAGES[0].parent / "images").iterdir()} == shown
 
 
-@pytest.mark.parametrize("page", [PAGES[0].parent / "README.md", *PAGES], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [PAGES[0].parent / "README.md", *PAGES, OWN_NETWORKS], ids=lambda page: page.stem)
 def test_links_lead_somewhere(page):
     for link in LINK.findall(page.read_text()):
         if not link.startswith("https://"):
