@@ -116,3 +116,11 @@ def test_unknown_option_of_a_function_names_the_nearest(registered):
 def test_a_routing_without_forward_says_so():
     with pytest.raises(TypeError, match="must implement forward"):
         Routing()(torch.zeros(1, 1, 1, 1))
+
+
+def test_a_routing_without_a_coupling_is_told_so():
+    def silent(votes, *, activation=None, mask=None, trace=False):
+        return vector_output(squash(votes.sum(dim=1)), votes[..., 0])._replace(coupling=None)
+
+    with pytest.raises(AssertionError, match=r"a routing gives its coupling \[B, I, J\], got None"):
+        assert_routing(silent)

@@ -42,7 +42,9 @@ class ModelConfig:
 
         known = inspect.signature(model_factory(self.name)).parameters
         object.__setattr__(self, "input_shape", require_input_shape(self.name, self.input_shape))
-        require_count("classes", self.classes, least=2)
+        require_count("classes", self.classes)
+        if not isinstance(self.options, Mapping):
+            raise InputTypeError(f"options of a model are a mapping of names to values, got {shown(self.options)}.")
         free = any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values())
         own = [parameter for parameter in list(known.values())[2:] if parameter.kind is not parameter.VAR_KEYWORD]
         for option in () if free else self.options:
@@ -53,10 +55,10 @@ class ModelConfig:
 
     def build(self, device: Device = None, dtype: torch.dtype | None = None) -> Model:
         """A new model with fresh weights, on that device and of that type."""
-        from torchcaps.models.registry import create_model
+        from torchcaps.models.registry import build_model
 
         as_json(self.options)  # raises where plain data does not tell everything
-        return create_model(self.name, self.input_shape, self.classes, device=device, dtype=dtype, **self.options)
+        return build_model(self, self.options, device, dtype)
 
     def to_dict(self) -> dict[str, Any]:
         """Numbers, texts, lists and dictionaries, as JSON has them; :meth:`from_dict` reads them.
@@ -80,9 +82,10 @@ class ModelConfig:
         if not isinstance(values, Mapping) or set(values) != set(keys):
             raise InputError(f"a model's config has the keys {', '.join(keys)}, got {shown(values)}.")
         name, shape, classes, options = (values[key] for key in keys)
-        for key, kind in (("name", str), ("input_shape", (list, tuple)), ("options", dict)):
-            if not isinstance(values[key], kind):
-                raise InputTypeError(f"{key} of a model's config must not be {shown(values[key])}.")
+        for key, kinds in {"name": (str,), "input_shape": (list, tuple), "options": (dict,)}.items():
+            if not isinstance(values[key], kinds):
+                wanted = " or ".join(kind.__name__ for kind in kinds)
+                raise InputTypeError(f"{key} of a model's config must be of type {wanted}, got {shown(values[key])}.")
         require_modest([name, shape, classes, options])
         return cls(name, shape, classes, options)
 

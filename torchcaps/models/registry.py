@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, Literal, TypeVar, cast
 
@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.types import Device
 
-from torchcaps.checks import require_choice, require_float_type
+from torchcaps.checks import require_choice, require_count, require_float_type
 from torchcaps.errors import InputError
 from torchcaps.models.base import Model
 from torchcaps.models.config import ModelConfig
@@ -124,8 +124,15 @@ def create_model(
         registered may return any other module; it should be called alike.
     """
     shape = DEFAULT_SHAPES[model_reads(name)] if input_shape is None else require_input_shape(name, input_shape)
-    config = ModelConfig(name, shape, classes, options)
+    require_count("classes", classes, least=2)
+    return build_model(ModelConfig(name, shape, classes, options), options, device, dtype)
+
+
+def build_model(
+    config: ModelConfig, options: Mapping[str, Any], device: Device = None, dtype: torch.dtype | None = None
+) -> Model:
+    """The model of a config, with the options as given, made on a device and converted to a type."""
     require_float_type(dtype)
     with nullcontext() if device is None else torch.device(device):
-        model = _make(model_factory(name), config, **options)
+        model = _make(model_factory(config.name), config, **options)
     return cast(Model, model.to(device=device, dtype=dtype))

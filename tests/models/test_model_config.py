@@ -71,6 +71,10 @@ def test_options_are_complete_and_equal_options_make_equal_configs():
     ]
     assert all(one == config for one in same)
     assert not any(one == config for one in others)
+    one_class = capsnet_small((1, 14, 14), 1)  # create_model wants two
+    assert one_class.config.build().config == one_class.config
+    with pytest.raises(TypeError, match="options of a model are a mapping of names to values, got None"):
+        ModelConfig(*SMALL, None)
     assert config != "capsnet-small"
     assert len({config, *same}) == 1
     deep = [create_model("capsnet-deep", stem=stem).config for stem in (((8, 3), (8, 3)), [[8, 3], [8, 3]])]
@@ -225,7 +229,7 @@ for _ in range(2000):
         GOOD | {"input_shape": [1, 14, -14]},
         GOOD | {"input_shape": "111"},
         GOOD | {"input_shape": [1, 1, 10**30]},
-        GOOD | {"classes": 1},
+        GOOD | {"classes": 0},
         GOOD | {"classes": True},
         GOOD | {"classes": "3"},
         GOOD | {"classes": 10**5000},
