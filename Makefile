@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 TOOLS := $(VENV)/.tools
 
-.PHONY: sanitize soak bench train test browser lint types format setup tools clean
+.PHONY: matrix sanitize soak bench train test browser lint types format setup tools clean
 
 # A small capsule network on 5,000 digits that come with the package: about two minutes on two cores.
 train: setup
@@ -44,6 +44,11 @@ soak: tools sanitize
 	$(BIN)/python -m benchmarks.soak_kills --kills 50
 	$(BIN)/python -m benchmarks.soak_requests --requests 100000
 	$(BIN)/python -m benchmarks.soak_kernel --cases 100000
+
+# Every transform of torch on every layer and model, about N minutes; the table in docs/pytorch.md is made from it.
+matrix: tools
+	TORCHCAPS_MATRIX=results/pytorch.csv $(BIN)/python -m pytest tests/pytorch -m "long or not long" -n 2 --dist worksteal; \
+	  status=$$?; $(BIN)/python scripts/doc_tables.py; exit $$status
 
 bench: tools
 	$(BIN)/python -m benchmarks.routing

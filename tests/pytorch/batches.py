@@ -1,7 +1,9 @@
 """Batches of batches, gradients image by image, and batches of one and of none."""
 
 import copy
-import warnings
+import os
+import re
+import tempfile
 from contextlib import contextmanager
 
 import torch
@@ -15,14 +17,21 @@ COPIES = 2
 
 @contextmanager
 def _no_slow_path():
-    """Raise if a torchcaps op is called once per element: torch warns of that, if asked to."""
+    """Raise if an op of torchcaps is called once per element: torch warns of that, if asked to, in C++ on stderr."""
     torch._C._debug_only_display_vmap_fallback_warnings(True)
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("error", message=".*batching rule.*torchcaps")
+    stderr = os.dup(2)
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 2)
+        try:
             yield
-    finally:
-        torch._C._debug_only_display_vmap_fallback_warnings(False)
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
+            torch._C._debug_only_display_vmap_fallback_warnings(False)
+        file.seek(0)
+        slow = sorted(set(re.findall(r"batching rule for (torchcaps::\w+)", file.read().decode())))
+    if slow:
+        raise AssertionError(f"no batching rule, called once per element: {slow}")
 
 
 def vmap_inputs_and_parameters(subject):
@@ -43,13 +52,14 @@ def vmap_inputs_and_parameters(subject):
         ("parameters", (0, 0, None), (parameters, buffers), drawn[0]),
         ("both", (0, 0, 0), (parameters, buffers), inputs),
     ):
-        with _no_slow_path():
-            found = vmap(call, in_dims=dims)(*state, given)
         with plain(), torch.no_grad():
             pairs = [(modules[i if dims[0] == 0 else 0], drawn[i if dims[2] == 0 else 0]) for i in range(COPIES)]
             loop = [module(*one) for module, one in pairs]
         expected = [torch.stack(parts) for parts in zip(*loop, strict=True)]
-        require_close(found, expected, TOLERANCE[dtype], f"vmap over {what}")
+        for recorded in (True, False):  # without gradients other ops may serve
+            with _no_slow_path(), torch.set_grad_enabled(recorded):
+                found = vmap(call, in_dims=dims)(*state, given)
+            require_close(found, expected, TOLERANCE[dtype], f"vmap over {what}, recorded {recorded}")
 
 
 def vmap_grad(subject):

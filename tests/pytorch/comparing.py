@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import torch
 from emulated import emulated_plain
-from subjects import SUBJECTS, OnTensors
+from subjects import SUBJECTS, OnTensors, zero_padding
 from torch.func import functional_call
 from torch.utils import _pytree as pytree
 
@@ -98,6 +98,7 @@ class Function:
         """A random direction in which to move the point: short, so that differences do not step over a ReLU's kink."""
         generator = torch.Generator().manual_seed(seed)
         drawn = {name: torch.randn(value.shape, generator=generator) for name, value in self.point.items()}
+        zero_padding(self.module, drawn)
         return {name: (part / part.norm()).to(self.point[name]) for name, part in drawn.items()}
 
     def moved(self, direction, step):

@@ -102,8 +102,19 @@ def _prepared(name, seed):
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.add_(0.05 * torch.randn_like(parameter))
+        zero_padding(module, dict(module.named_parameters()))
         subject.run(module.train(), *subject.inputs(seed=seed + 100))
     return module.eval()
+
+
+def zero_padding(module, tensors):
+    """Make the rows that stand for padding zero in tensors by the names of the parameters.
+
+    Torch gives them no gradient, whatever depends on them, so nothing may move them either.
+    """
+    for name, part in module.named_modules():
+        if isinstance(part, nn.Embedding) and part.padding_idx is not None:
+            tensors[f"{name}.weight"][part.padding_idx] = 0
 
 
 def _capsules(*shape):

@@ -1,0 +1,92 @@
+"""Every transform of torch on every layer with every routing, and on every model: right, or refused with a sentence.
+
+``make test`` runs each transform on a few subjects, ``make matrix`` all cells, and writes what docs/pytorch.md shows.
+"""
+
+import contextlib
+import re
+import shutil
+from fnmatch import fnmatch
+
+import pytest
+from comparing import WrongValue
+from sharding import require_sharded, shard_all
+from subjects import SUBJECTS
+from transforms import FSDP2, TRANSFORMS
+
+NO_FORWARD_LSTM = "Trying to use forward AD with mkldnn_rnn_layer that does not support it"
+REFUSALS = {
+    # All are torch's own, of its LSTM; none may be of an op of torchcaps.
+    ("jvp", "text-*lstm"): NO_FORWARD_LSTM,
+    ("jacfwd", "text-*lstm"): NO_FORWARD_LSTM,
+    ("dual numbers", "text-*lstm"): NO_FORWARD_LSTM,
+    ("jacobian(vectorize)", "text-*lstm"): NO_FORWARD_LSTM,
+    ("vmap", "text-*lstm"): "Batching rule not implemented for aten::lstm.input",
+    ("vmap(grad)", "text-*lstm"): "doesn't match the broadcast shape",
+}
+"""(transform, pattern of subjects): a sentence that the error contains."""
+
+SHOWN = (
+    "CapsuleLinear-dynamic", "CapsuleLinear-em", "CapsuleConv2d-dynamic", "CapsuleConv2d-em", "capsnet-small",
+    "matrix-capsnet-small", "text-capsnet-a",
+)  # fmt: skip
+"""The subjects of ``make test``."""
+COSTLY = {
+    "AOTInductor": ("CapsuleLinear-dynamic",),
+    "compile": ("CapsuleLinear-dynamic", "CapsuleConv2d-em", "capsnet-small"),
+    "export": ("CapsuleLinear-dynamic", "CapsuleConv2d-em", "text-capsnet-a"),
+    "export strict": ("CapsuleLinear-dynamic",),
+}
+"""Transforms that take seconds, and of which subjects ``make test`` takes them."""
+
+
+def _cells():
+    for transform in (*TRANSFORMS, FSDP2):
+        for name in SUBJECTS:
+            long = name not in COSTLY.get(transform, SHOWN)
+            yield pytest.param(transform, name, marks=[pytest.mark.long] if long else [], id=f"{transform}-{name}")
+
+
+def refusal(transform, name):
+    """The sentence with which a cell is refused, None if it is not."""
+    found = [sentence for (what, of), sentence in REFUSALS.items() if what == transform and fnmatch(name, of)]
+    return found[0] if found else None
+
+
+@pytest.fixture(scope="session")
+def sharded(request, tmp_path_factory):
+    """What became of all subjects that are asked for under FSDP2, in one pair of processes however many tests run."""
+    names = [item.callspec.params["name"] for item in request.session.items if _is_sharded(item)]
+    folder = tmp_path_factory.getbasetemp()
+    return shard_all(names, folder.parent if hasattr(request.config, "workerinput") else folder)
+
+
+def _is_sharded(item):
+    return hasattr(item, "callspec") and item.callspec.params.get("transform") == FSDP2
+
+
+@pytest.mark.parametrize(("transform", "name"), _cells())
+def test_cell(transform, name, request, record_property):
+    if transform == "AOTInductor" and shutil.which("g++") is None and shutil.which("clang++") is None:
+        pytest.skip("AOTInductor needs a C++ compiler")
+    sentence = refusal(transform, name)
+    for key, value in (("transform", transform), ("subject", name), ("sentence", sentence or "")):
+        record_property(key, value)
+    expectation = contextlib.nullcontext() if sentence is None else pytest.raises(Exception, match=re.escape(sentence))
+    try:
+        with expectation:
+            if transform == FSDP2:
+                require_sharded(name, request.getfixturevalue("sharded"))
+            else:
+                TRANSFORMS[transform](SUBJECTS[name])
+    except WrongValue:
+        record_property("outcome", "wrong value")
+        raise
+    record_property("outcome", "passes" if sentence is None else "refuses")
+
+
+
+def test_refusals_are_of_cells_that_exist():
+    for transform, pattern in REFUSALS:
+        assert transform in TRANSFORMS
+        assert any(fnmatch(name, pattern) for name in SUBJECTS)
