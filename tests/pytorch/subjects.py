@@ -147,7 +147,7 @@ def _conv(routing):
         "in_types": 2, "out_types": 3, "kernel_size": 3, "stride": 2, "padding": 1, "in_pose": (2, 3),
         "out_pose": (2, 2), "routing": routing,
     }  # fmt: skip
-    draw = functools.partial(_capsules(4, 5, 2, 2, 3), arrangement=3)
+    draw = functools.partial(_capsules(3, 4, 2, 2, 3), arrangement=3)
     return Subject(f"CapsuleConv2d-{routing}", CapsuleConv2d, sizes, draw, _call_with_capsules)
 
 

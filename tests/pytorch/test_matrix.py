@@ -31,19 +31,21 @@ SHOWN = (
     "matrix-capsnet-small", "text-capsnet-a",
 )  # fmt: skip
 """The subjects of ``make test``."""
-COSTLY = {
-    "AOTInductor": ("CapsuleLinear-dynamic",),
+FEWER = {
+    "AOTInductor": SHOWN[:1],
     "compile": ("CapsuleLinear-dynamic", "CapsuleConv2d-em", "capsnet-small"),
-    "export": ("CapsuleLinear-dynamic", "CapsuleConv2d-em", "text-capsnet-a"),
-    "export strict": ("CapsuleLinear-dynamic",),
+    "export": ("CapsuleLinear-dynamic", "CapsuleConv2d-dynamic"),
+    "export strict": SHOWN[:1],
+    "hessian": SHOWN[:5],
+    "trace": SHOWN[:5],
 }
-"""Transforms that take seconds, and of which subjects ``make test`` takes them."""
+"""Of transforms that take seconds."""
 
 
 def _cells():
     for transform in (*TRANSFORMS, FSDP2):
         for name in SUBJECTS:
-            long = name not in COSTLY.get(transform, SHOWN)
+            long = name not in FEWER.get(transform, SHOWN)
             yield pytest.param(transform, name, marks=[pytest.mark.long] if long else [], id=f"{transform}-{name}")
 
 
@@ -65,7 +67,7 @@ def _is_sharded(item):
     return hasattr(item, "callspec") and item.callspec.params.get("transform") == FSDP2
 
 
-@pytest.mark.parametrize(("transform", "name"), _cells())
+@pytest.mark.parametrize(("transform", "name"), [*_cells()])
 def test_cell(transform, name, request, record_property):
     if transform == "AOTInductor" and shutil.which("g++") is None and shutil.which("clang++") is None:
         pytest.skip("AOTInductor needs a C++ compiler")
