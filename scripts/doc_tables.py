@@ -3,7 +3,7 @@
 docs/performance.md from results/routing.csv and results/matrix_capsnet.csv, docs/models.md from results/viewpoints.csv,
 docs/text.md from results/text.csv, docs/explorer.md from results/pretrained.csv, results/iterations.csv and
 results/explorer.csv, docs/training.md and a line of the README from results/training.csv and results/busy.csv,
-docs/experiments.md from results/reproduce/. The tests compare them.
+docs/pytorch.md from results/pytorch.csv, docs/experiments.md from results/reproduce/. The tests compare them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import statistics
 import sys
 from pathlib import Path
 
+from torchcaps import list_models
 from torchcaps.experiments import get_experiment, list_experiments
 from torchcaps.experiments.tables import markdown
 
@@ -188,6 +189,41 @@ def pretrained_line() -> str:
     return f"The networks that come with it have a test error of {found}."
 
 
+def transforms() -> str:
+    """What torch's transforms do on layers and models: a column per kind, exceptions below."""
+    found = rows("pytorch.csv")
+    texts = set(list_models("words"))
+    kinds: dict[str, list[str]] = {}
+    for name in dict.fromkeys(row["subject"] for row in found):
+        kind = f"`{name.split('-')[0]}`" if name[0].isupper() else f"models for {'text' if name in texts else 'images'}"
+        kinds.setdefault(kind, []).append(name)
+    notes: dict[str, int] = {}
+    lines = ["| | " + " | ".join(f"{kind}, {len(names)}" for kind, names in kinds.items()) + " |"]
+    lines.append("| --- |" + " --- |" * len(kinds))
+    for transform in dict.fromkeys(row["transform"] for row in found):
+        of = {row["subject"]: row for row in found if row["transform"] == transform}
+        cells = [transform_cell([of[name] for name in names if name in of], notes) for names in kinds.values()]
+        lines.append(f"| {transform} | " + " | ".join(cells) + " |")
+    counts = [f"{sum(row['outcome'] == outcome for row in found)} {outcome}" for outcome in OUTCOMES]
+    total = f"{len(found)} cells: {', '.join(counts)}. torch {', '.join(sorted({row['torch'] for row in found}))}."
+    return "\n".join([*lines, "", total, "", *(f"{number}. {note}" for note, number in notes.items())])
+
+
+OUTCOMES = ("passes", "refuses", "fails", "wrong value")
+
+
+def transform_cell(found: list[dict[str, str]], notes: dict[str, int]) -> str:
+    """✓ if all pass; the others, by what became of them, are notes with a number."""
+    others: dict[str, list[str]] = {}
+    for row in found:
+        if row["outcome"] != "passes":
+            says = f"“{row['sentence']}”" if row["outcome"] == "refuses" else f"**{row['outcome']}**"
+            others.setdefault(says, []).append(f"`{row['subject']}`")
+    numbers = [notes.setdefault(f"{', '.join(names)}: {says}", len(notes) + 1) for says, names in others.items()]
+    some = sum(map(len, others.values())) < len(found)
+    return " ".join(["✓"] * some + [f"({number})" for number in numbers])
+
+
 def experiments(plots: bool) -> None:
     """The tables of `torchcaps reproduce`, and their pictures."""
     for name in list_experiments():
@@ -210,6 +246,7 @@ def main() -> None:
     put("docs/explorer.md", "explorer", bars("explorer.csv"))
     put("docs/training.md", "busy", busy())
     put("docs/reliability.md", "soak", soak())
+    put("docs/pytorch.md", "matrix", transforms())
     put("docs/text.md", "text-time", text_time())
     put("docs/text.md", "text", text_comparison())
     put("docs/text.md", "text-reuters", text_reuters())

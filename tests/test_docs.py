@@ -63,5 +63,6 @@ def test_tables_are_up_to_date(tmp_path):
         "docs/text.md",
         "docs/experiments.md",
         "docs/explorer.md",
+        "docs/pytorch.md",
     ):
         assert (tmp_path / page).read_text() == (ROOT / page).read_text(), f"run python scripts/doc_tables.py: {page}"

@@ -66,11 +66,12 @@ def blocks(page):
     return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)
 
 
-BLOCKS = [(page, number) for page in ("README.md", "docs/explain.md") for number in range(len(blocks(page)))]
+PAGES = ("README.md", "docs/explain.md", "docs/pytorch.md")
+BLOCKS = [(page, number) for page in PAGES for number in range(len(blocks(page)))]
 
 
 def test_the_pages_have_code():
-    assert {page for page, _ in BLOCKS} == {"README.md", "docs/explain.md"}
+    assert {page for page, _ in BLOCKS} == set(PAGES)
     assert len(BLOCKS) >= 3
 
 

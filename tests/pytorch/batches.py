@@ -7,7 +7,7 @@ import tempfile
 from contextlib import contextmanager
 
 import torch
-from comparing import TOLERANCE, Function, WrongValue, gradient, loss, plain, reference_values, require_close
+from comparing import TOLERANCE, Function, WrongValueError, gradient, loss, plain, reference_values, require_close
 from subjects import BATCH, OnTensors
 from torch.func import functional_call, stack_module_state, vmap
 
@@ -98,7 +98,7 @@ def no_images(subject):
         for outputs in (quick, function(function.leaves())):
             found = [tuple(output.shape) for output in outputs]
             if found != shapes:
-                raise WrongValue(f"outputs of shapes {found}, expected {shapes}")
+                raise WrongValueError(f"outputs of shapes {found}, expected {shapes}")
         zeros = {name: torch.zeros_like(value) for name, value in function.point.items()}
         found = gradient(function)
         require_close(found, zeros, 0, "gradients of an empty batch")

@@ -16,7 +16,7 @@ STEP = 1e-6
 """Of finite differences: in float64 both their errors, of rounding and of the slope's own slope, are far below 1e-4."""
 
 
-class WrongValue(AssertionError):
+class WrongValueError(AssertionError):
     """A transform went through and gave something else than plain torch does."""
 
 
@@ -33,7 +33,7 @@ def require_close(actual, expected, tolerance, what):
     """
     actual, expected = pytree.tree_leaves(actual), pytree.tree_leaves(expected)
     if [tensor.shape for tensor in actual] != [tensor.shape for tensor in expected]:
-        raise WrongValue(f"{what}: shapes {[*map(_shape, actual)]}, expected {[*map(_shape, expected)]}")
+        raise WrongValueError(f"{what}: shapes {[*map(_shape, actual)]}, expected {[*map(_shape, expected)]}")
     sizes = [float(tensor.detach().double().abs().max()) if tensor.numel() else 0.0 for tensor in expected]
     for number, (got, wanted, size) in enumerate(zip(actual, expected, sizes, strict=True)):
         if not wanted.numel():
@@ -41,7 +41,9 @@ def require_close(actual, expected, tolerance, what):
         error = float((got.detach().double() - wanted.detach().double()).abs().max())
         scale = max(size, 0.01 * max(sizes))
         if not error <= tolerance * scale:
-            raise WrongValue(f"{what}: tensor {number} is off by {error:.2g} of {scale:.2g}, allowed {tolerance:.2g}")
+            raise WrongValueError(
+                f"{what}: tensor {number} is off by {error:.2g} of {scale:.2g}, allowed {tolerance:.2g}"
+            )
 
 
 def _shape(tensor):

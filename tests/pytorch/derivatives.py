@@ -2,10 +2,10 @@
 
 import torch
 from comparing import (
+    STEP,
     TOLERANCE,
     Function,
-    STEP,
-    WrongValue,
+    WrongValueError,
     dot,
     finite_differences,
     gradient,
@@ -133,7 +133,8 @@ def dual_numbers(subject):
 
 def double_backward(subject):
     """The gradient of the squared length of the gradient; for layers also torch's own check."""
-    exact = _second(Function(subject), plain=True)
+    with plain():
+        exact = _second(Function(subject))
     for dtype in DTYPES:
         found = _second(Function(subject, dtype))
         require_close(found, exact, 10 * TOLERANCE[dtype], f"second gradient in {dtype}")
@@ -145,19 +146,16 @@ def double_backward(subject):
                 lambda *point: function(dict(zip(names, point, strict=True))), values, fast_mode=True
             )
         except torch.autograd.gradcheck.GradcheckError as error:
-            raise WrongValue(str(error)) from error
+            raise WrongValueError(str(error)) from error
 
 
-def _second(function, **how):
+def _second(function):
     def squared_length(leaves):
         found = torch.autograd.grad(
             function.loss(leaves), [*leaves.values()], create_graph=True, allow_unused=True, materialize_grads=True
         )
         return sum(part.double().square().sum() for part in found)
 
-    if how.get("plain"):
-        with plain():
-            return gradient(function, squared_length)
     return gradient(function, squared_length)
 
 

@@ -12,7 +12,7 @@ import torch
 from comparing import (
     TOLERANCE,
     Function,
-    WrongValue,
+    WrongValueError,
     loss,
     plain,
     reference_gradient,
@@ -148,4 +148,4 @@ def flop_counter(subject):
         counts[context.__name__] = [count.get_total_flops() for count in (forward, recorded, backward)]
     found, expected = counts["nullcontext"], counts["plain"]
     if found != expected or min(found) == 0:
-        raise WrongValue(f"counts {found} (forward, forward with gradients, backward), plain torch {expected}")
+        raise WrongValueError(f"counts {found} (forward, forward with gradients, backward), plain torch {expected}")

@@ -8,7 +8,7 @@ import torch
 from comparing import (
     TOLERANCE,
     Function,
-    WrongValue,
+    WrongValueError,
     loss,
     reference_gradient,
     reference_values,
@@ -58,7 +58,7 @@ def deepcopy(subject):
     other = copy.deepcopy(module)
     addresses = {tensor.data_ptr() for tensor in module.state_dict().values()}
     if any(tensor.data_ptr() in addresses for tensor in other.state_dict().values()):
-        raise WrongValue("the copy shares a tensor with the original")
+        raise WrongValueError("the copy shares a tensor with the original")
     _require_same_module(subject, other, "the copy")
 
 
@@ -111,13 +111,13 @@ def _require_shapes(subject, outputs, what):
     found = [tuple(output.shape) for output in outputs]
     expected = [tuple(output.shape) for output in reference_values(subject.name)]
     if found != expected:
-        raise WrongValue(f"{what}: outputs of shapes {found}, expected {expected}")
+        raise WrongValueError(f"{what}: outputs of shapes {found}, expected {expected}")
 
 
 def _require_shapes_of_gradients(module):
     wrong = [name for name, p in module.named_parameters() if p.grad is not None and p.grad.shape != p.shape]
     if wrong:
-        raise WrongValue(f"gradients of another shape than their parameter: {wrong}")
+        raise WrongValueError(f"gradients of another shape than their parameter: {wrong}")
 
 
 def meta(subject):
@@ -129,7 +129,7 @@ def meta(subject):
         outputs = subject.run(module.train(mode), *inputs)
         _require_shapes(subject, outputs, f"training {mode}")
         if not all(output.is_meta for output in outputs):
-            raise WrongValue("an output is not on the meta device")
+            raise WrongValueError("an output is not on the meta device")
         loss(outputs).backward()
         _require_shapes_of_gradients(module)
 
@@ -146,7 +146,7 @@ def fake_tensor(subject):
         loss(outputs).backward()
     for output, value in zip(outputs, real, strict=True):
         if not isinstance(output, FakeTensor) or _layout(output) != _layout(value):
-            raise WrongValue(f"{type(output).__name__} {_layout(output)}, expected {_layout(value)}")
+            raise WrongValueError(f"{type(output).__name__} {_layout(output)}, expected {_layout(value)}")
     _require_shapes_of_gradients(fake)
 
 
@@ -171,9 +171,7 @@ def _require_built_in_float64(subject, trained):
     double = subject.build(device="cpu", dtype=torch.float64)
     wrong = [n for n, t in double.state_dict().items() if t.is_floating_point() and t.dtype != torch.float64]
     if wrong:
-        raise WrongValue(f"dtype=torch.float64 gives {wrong} another dtype")
+        raise WrongValueError(f"dtype=torch.float64 gives {wrong} another dtype")
     double.load_state_dict(trained.state_dict())
     outputs = subject.run(double.eval(), *subject.inputs(BATCH, torch.float64))
     require_close(outputs, reference_values(subject.name), TOLERANCE[torch.float64], "built in float64")
-
-

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import torch
-from comparing import Function, WrongValue, gradient, plain
+from comparing import Function, WrongValueError, gradient, plain
 from torch.utils import _pytree as pytree
 
 
@@ -43,7 +43,7 @@ def _rounded(subject, dtype):
     outputs = function(function.point)
     for output in outputs:
         if output.dtype != dtype:
-            raise WrongValue(f"an output is {output.dtype}, expected {dtype}")
+            raise WrongValueError(f"an output is {output.dtype}, expected {dtype}")
     _require_near_exact(function, outputs, gradient(function), dtype)
 
 
@@ -63,4 +63,6 @@ def _require_near(actual, expected, tolerance, what):
         error = float((got.double() - wanted).norm())
         scale = max(length, 0.01 * max(lengths))
         if not error <= tolerance * scale:
-            raise WrongValue(f"{what}: tensor {number} is off by {error:.2g} of {scale:.2g}, allowed {tolerance:.2g}")
+            raise WrongValueError(
+                f"{what}: tensor {number} is off by {error:.2g} of {scale:.2g}, allowed {tolerance:.2g}"
+            )

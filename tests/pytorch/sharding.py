@@ -13,8 +13,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from comparing import TOLERANCE, WrongValue, gradient, loss, plain, require_close
-from comparing import Function as PlainFunction
+from comparing import TOLERANCE, Function, WrongValueError, gradient, loss, plain, require_close
 from subjects import SUBJECTS, OnTensors
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -29,8 +28,8 @@ SHARDED_ALONE = (CapsuleConv1d, CapsuleConv2d, CapsuleLinear, ClassCapsules, Pri
 def require_sharded(name, results):
     """Raise what went wrong with a subject."""
     kind, message = results[name]
-    if kind == WrongValue.__name__:
-        raise WrongValue(message)
+    if kind == WrongValueError.__name__:
+        raise WrongValueError(message)
     if kind is not None:
         raise RuntimeError(f"{kind}: {message}")
 
@@ -72,7 +71,7 @@ def _one_step(subject, rank, mesh):
         for name, p in module.named_parameters()
         if p.requires_grad
     }
-    functions = [PlainFunction(subject, inputs=subject.inputs(3, torch.float64, seed)) for seed in range(PROCESSES)]
+    functions = [Function(subject, inputs=subject.inputs(3, torch.float64, seed)) for seed in range(PROCESSES)]
     with plain():
         expected = [gradient(function) for function in functions]
         require_close(outputs, functions[rank](functions[rank].point), TOLERANCE[torch.float32], "outputs")

@@ -117,12 +117,12 @@ def zero_padding(module, tensors):
             tensors[f"{name}.weight"][part.padding_idx] = 0
 
 
-def _capsules(*shape):
-    """Poses ``[B, *shape]`` and activations; ``shape`` ends with the two or one numbers of a pose."""
+def _capsules(arrangement, pose):
+    """Draws poses ``[B, *arrangement, *pose]`` and activations ``[B, *arrangement]``."""
 
-    def draw(batch, generator, arrangement):
-        pose = 0.5 * torch.randn(batch, *shape, generator=generator)
-        return pose, 0.05 + 0.9 * torch.rand(batch, *shape[:arrangement], generator=generator)
+    def draw(batch, generator):
+        poses = 0.5 * torch.randn(batch, *arrangement, *pose, generator=generator)
+        return poses, 0.05 + 0.9 * torch.rand(batch, *arrangement, generator=generator)
 
     return draw
 
@@ -137,8 +137,7 @@ def _call(module, inputs):
 
 def _linear(routing):
     sizes = {"in_capsules": 5, "in_dim": 4, "out_capsules": 4, "out_dim": 3, "routing": routing}
-    draw = functools.partial(_capsules(5, 4), arrangement=1)
-    return Subject(f"CapsuleLinear-{routing}", CapsuleLinear, sizes, draw, _call_with_capsules)
+    return Subject(f"CapsuleLinear-{routing}", CapsuleLinear, sizes, _capsules((5,), (4,)), _call_with_capsules)
 
 
 def _conv(routing):
@@ -147,7 +146,7 @@ def _conv(routing):
         "in_types": 2, "out_types": 3, "kernel_size": 3, "stride": 2, "padding": 1, "in_pose": (2, 3),
         "out_pose": (2, 2), "routing": routing,
     }  # fmt: skip
-    draw = functools.partial(_capsules(3, 4, 2, 2, 3), arrangement=3)
+    draw = _capsules((3, 4, 2), (2, 3))
     return Subject(f"CapsuleConv2d-{routing}", CapsuleConv2d, sizes, draw, _call_with_capsules)
 
 

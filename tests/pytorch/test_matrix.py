@@ -4,12 +4,15 @@
 """
 
 import contextlib
+import csv
+import os
 import re
 import shutil
 from fnmatch import fnmatch
+from pathlib import Path
 
 import pytest
-from comparing import WrongValue
+from comparing import WrongValueError
 from sharding import require_sharded, shard_all
 from subjects import SUBJECTS
 from transforms import FSDP2, TRANSFORMS
@@ -81,11 +84,19 @@ def test_cell(transform, name, request, record_property):
                 require_sharded(name, request.getfixturevalue("sharded"))
             else:
                 TRANSFORMS[transform](SUBJECTS[name])
-    except WrongValue:
+    except WrongValueError:
         record_property("outcome", "wrong value")
         raise
     record_property("outcome", "passes" if sentence is None else "refuses")
 
+
+@pytest.mark.skipif("TORCHCAPS_MATRIX" in os.environ, reason="the results are about to be written")
+def test_the_results_have_every_cell_and_none_is_wrong():
+    with (Path(__file__).parents[2] / "results" / "pytorch.csv").open(encoding="utf-8") as file:
+        found = {(row["transform"], row["subject"]): row["outcome"] for row in csv.DictReader(file)}
+    cells = {(transform, name) for transform in (*TRANSFORMS, FSDP2) for name in SUBJECTS}
+    assert set(found) == cells, "make matrix writes the results of all cells"
+    assert {cell: outcome for cell, outcome in found.items() if outcome not in ("passes", "refuses")} == {}
 
 
 def test_refusals_are_of_cells_that_exist():
