@@ -114,6 +114,18 @@ def gradient(function, value=None, create_graph=False):
     return dict(zip(leaves, found, strict=True))
 
 
+def parameter_gradients(module):
+    """What a backward pass has left in a module's parameters, zeros where it left nothing: by name."""
+    learned = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
+    return {name: torch.zeros_like(p) if p.grad is None else p.grad for name, p in learned.items()}
+
+
+def require_gradients(found, name, tolerance, what):
+    """Raise unless gradients of parameters, by the names of :class:`OnTensors`, are those of a subject's loss."""
+    expected = reference_gradient(name)
+    require_close(found, {key: expected[key] for key in found}, tolerance, what)
+
+
 def dot(one, other):
     return sum((one[name] * other[name]).sum() for name in one)
 

@@ -14,10 +14,11 @@ from comparing import (
     Function,
     WrongValueError,
     loss,
+    parameter_gradients,
     plain,
-    reference_gradient,
     reference_values,
     require_close,
+    require_gradients,
 )
 from subjects import BATCH, OnTensors
 from torch.utils.flop_counter import FlopCounterMode
@@ -41,19 +42,16 @@ def _require_values(subject, call, what, batch=BATCH, seed=0):
     require_close(tuple(outputs), reference_values(subject.name, batch, seed), SINGLE, what)
 
 
-def compiled(subject):
+def compile_whole(subject):
     """torch.compile takes it whole, values and gradients."""
     torch._dynamo.reset()
-    function = Function(subject, torch.float32)
-    # Otherwise it leaves torch's own LSTM out of the graph.
-    with torch._dynamo.config.patch(allow_rnn=True):
-        function.module = torch.compile(function.module, fullgraph=True, backend="aot_eager")
-        _require_values(subject, function.module, "compiled")
-        leaves = {name.removeprefix("_orig_mod."): p for name, p in function.module.named_parameters()}
-        loss(function.module(*function.inputs)).backward()
-    expected = reference_gradient(subject.name)
-    found = {name: torch.zeros_like(p) if p.grad is None else p.grad for name, p in leaves.items() if p.requires_grad}
-    require_close(found, {name: expected[name] for name in found}, SINGLE, "compiled gradients")
+    module = OnTensors(subject, subject.module())
+    with torch._dynamo.config.patch(allow_rnn=True):  # otherwise it leaves torch's own LSTM out of the graph
+        compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
+        for size in (BATCH, OTHER):
+            _require_values(subject, compiled, f"compiled, batch of {size}", size)
+        loss(compiled(*subject.inputs())).backward()
+    require_gradients(parameter_gradients(module), subject.name, SINGLE, "gradients, compiled")
 
 
 def _export(subject, strict):
@@ -123,9 +121,7 @@ def trace(subject):
         traced = torch.jit.trace(module, subject.inputs())
         _require_values(subject, traced, "traced, other values", seed=1)
         loss(traced(*subject.inputs())).backward()
-        found = {name: p.grad for name, p in module.named_parameters() if p.grad is not None}
-        expected = reference_gradient(subject.name)
-        require_close(found, {name: expected[name] for name in found}, SINGLE, "traced, gradients")
+        require_gradients(parameter_gradients(module), subject.name, SINGLE, "gradients, traced")
         for size in (BATCH - 1, OTHER):
             try:
                 _require_values(subject, traced, f"traced, batch of {size}", size, seed=1)

@@ -10,9 +10,11 @@ from comparing import (
     Function,
     WrongValueError,
     loss,
+    parameter_gradients,
     reference_gradient,
     reference_values,
     require_close,
+    require_gradients,
 )
 from subjects import BATCH, OnTensors
 from torch import nn
@@ -24,17 +26,12 @@ SINGLE = TOLERANCE[torch.float32]
 
 def _require_same_module(subject, module, what):
     """Values, and gradients of all parameters, after one backward pass."""
-    outputs = subject.run(module, *subject.inputs())
+    wrapped = OnTensors(subject, module)
+    outputs = wrapped(*subject.inputs())
     require_close(outputs, reference_values(subject.name), SINGLE, what)
     module.zero_grad()
     loss(outputs).backward()
-    found = {
-        f"module.{name}": torch.zeros_like(p) if p.grad is None else p.grad
-        for name, p in module.named_parameters()
-        if p.requires_grad
-    }
-    expected = reference_gradient(subject.name)
-    require_close(found, {name: expected[name] for name in found}, SINGLE, f"gradients of {what}")
+    require_gradients(parameter_gradients(wrapped), subject.name, SINGLE, f"gradients of {what}")
 
 
 def _used(subject):
@@ -103,7 +100,7 @@ def _training_gradients(subject, reentrant):
         inputs = (anchor, *subject.inputs())
         outputs = checkpointed(call, *inputs, use_reentrant=reentrant) if wrap else call(*inputs)
         loss(outputs).backward()
-        results.append([torch.zeros_like(p) if p.grad is None else p.grad for p in module.parameters()])
+        results.append(parameter_gradients(module))
     return results
 
 
@@ -135,19 +132,22 @@ def meta(subject):
 
 
 def fake_tensor(subject):
-    """Forward and backward of a module whose tensors are fake, strides and all."""
+    """Forward and backward of a module whose tensors are fake, made from a real one and made there: strides and all."""
     module, mode = subject.module(), FakeTensorMode()
     real = subject.run(module, *subject.inputs())
-    with FakeCopyMode(mode):
-        fake = copy.deepcopy(module)
     inputs = tuple(mode.from_tensor(tensor) for tensor in subject.inputs())
+    with FakeCopyMode(mode):
+        fakes = [copy.deepcopy(module)]
     with mode:
-        outputs = subject.run(fake, *inputs)
-        loss(outputs).backward()
-    for output, value in zip(outputs, real, strict=True):
-        if not isinstance(output, FakeTensor) or _layout(output) != _layout(value):
-            raise WrongValueError(f"{type(output).__name__} {_layout(output)}, expected {_layout(value)}")
-    _require_shapes_of_gradients(fake)
+        fakes.append(subject.build().eval())
+    for fake in fakes:
+        with mode:
+            outputs = subject.run(fake, *inputs)
+            loss(outputs).backward()
+        for output, value in zip(outputs, real, strict=True):
+            if not isinstance(output, FakeTensor) or _layout(output) != _layout(value):
+                raise WrongValueError(f"{type(output).__name__} {_layout(output)}, expected {_layout(value)}")
+        _require_shapes_of_gradients(fake)
 
 
 def _layout(tensor):

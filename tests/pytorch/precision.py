@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import torch
-from comparing import Function, WrongValueError, gradient, plain
+from comparing import Function, WrongValueError, gradient, loss, plain
 from torch.utils import _pytree as pytree
 
 
@@ -23,9 +23,12 @@ MODELS = {torch.bfloat16: Tolerance(2e-2, 0.15), torch.float16: Tolerance(4e-3, 
 def autocast_bf16(subject):
     """Parameters and inputs stay float32; what comes out is finite and near."""
     function = Function(subject, torch.float32)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        outputs = function(function.point)
-        found = gradient(function)
+
+    def mixed(point):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return function(point)
+
+    outputs, found = mixed(function.point), gradient(function, lambda point: loss(mixed(point)))
     _require_near_exact(function, outputs, found, torch.bfloat16)
 
 

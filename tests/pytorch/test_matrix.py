@@ -36,7 +36,7 @@ SHOWN = (
 """The subjects of ``make test``."""
 FEWER = {
     "AOTInductor": SHOWN[:1],
-    "compile": ("CapsuleLinear-dynamic", "CapsuleConv2d-em", "capsnet-small"),
+    "compile": ("CapsuleLinear-dynamic", "capsnet-small"),
     "export": ("CapsuleLinear-dynamic", "CapsuleConv2d-dynamic"),
     "export strict": SHOWN[:1],
     "hessian": SHOWN[:5],

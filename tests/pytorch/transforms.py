@@ -25,7 +25,7 @@ TRANSFORMS = {
     "half": precision.half,
     "B=0": batches.no_images,
     "B=1": batches.one_image,
-    "compile": graphs.compiled,
+    "compile": graphs.compile_whole,
     "export": graphs.export,
     "export strict": graphs.export_strict,
     "AOTInductor": graphs.aot_inductor,
