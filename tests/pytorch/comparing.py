@@ -5,7 +5,7 @@ import functools
 import math
 
 import torch
-from subjects import SUBJECTS, OnTensors, zero_padding
+from subjects import BATCH, SUBJECTS, OnTensors, zero_padding
 from torch.func import functional_call
 from torch.utils import _pytree as pytree
 
@@ -13,7 +13,7 @@ from torchcaps.ops.backends import use_backend
 
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-4}
 STEP = 1e-6
-"""Of finite differences: in float64 both their errors, of rounding and of the slope's own slope, are far below 1e-4."""
+"""Of finite differences: in float64 both their errors, of rounding and of the slope's own slope, are far below 1e-5."""
 
 
 class WrongValueError(AssertionError):
@@ -31,6 +31,10 @@ def require_close(actual, expected, tolerance, what):
     An error counts relative to the largest number of its tensor; where that is tiny beside the other tensors', as a
     gradient of zeros but for rounding is, to a hundredth of theirs.
     """
+    if isinstance(expected, dict):
+        if set(actual) != set(expected):
+            raise WrongValueError(f"{what}: of {sorted(actual)}, expected of {sorted(expected)}")
+        actual = {name: actual[name] for name in expected}  # in the same order
     actual, expected = pytree.tree_leaves(actual), pytree.tree_leaves(expected)
     if [tensor.shape for tensor in actual] != [tensor.shape for tensor in expected]:
         raise WrongValueError(f"{what}: shapes {[*map(_shape, actual)]}, expected {[*map(_shape, expected)]}")
@@ -57,7 +61,7 @@ class Function:
         point: those tensors by name, where the function is looked at.
     """
 
-    def __init__(self, subject, dtype=torch.float64, batch=3, module=None, inputs=None):
+    def __init__(self, subject, dtype=torch.float64, batch=BATCH, module=None, inputs=None):
         self.subject = subject
         self.module = OnTensors(subject, subject.module(dtype) if module is None else module)
         self.inputs = subject.inputs(batch, dtype) if inputs is None else inputs
@@ -105,12 +109,11 @@ def loss(outputs, number=0):
     return total
 
 
-def gradient(function, value=None, create_graph=False):
+def gradient(function, value=None):
     """Reverse mode of a scalar of the point, the loss if not given: by name."""
     leaves = function.leaves()
     result = (function.loss if value is None else value)(leaves)
-    options = {"create_graph": create_graph, "allow_unused": True, "materialize_grads": True}
-    found = torch.autograd.grad(result, [*leaves.values()], **options)
+    found = torch.autograd.grad(result, [*leaves.values()], allow_unused=True, materialize_grads=True)
     return dict(zip(leaves, found, strict=True))
 
 
@@ -131,7 +134,7 @@ def dot(one, other):
 
 
 @functools.cache
-def reference_values(name, batch=3, seed=0):
+def reference_values(name, batch=BATCH, seed=0):
     """Outputs of a subject in float64."""
     subject = SUBJECTS[name]
     with plain(), torch.no_grad():

@@ -71,7 +71,7 @@ def _one_step(subject, rank, mesh):
         for name, p in module.named_parameters()
         if p.requires_grad
     }
-    functions = [Function(subject, inputs=subject.inputs(3, torch.float64, seed)) for seed in range(PROCESSES)]
+    functions = [Function(subject, inputs=subject.inputs(dtype=torch.float64, seed=seed)) for seed in range(PROCESSES)]
     with plain():
         expected = [gradient(function) for function in functions]
         require_close(outputs, functions[rank](functions[rank].point), TOLERANCE[torch.float32], "outputs")
