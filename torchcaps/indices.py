@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensor
 
 from torchcaps.errors import InputError
+from torchcaps.ops.transforms import has_no_values
 
 _KEYS = {"cpu": "CPU", "cuda": "CUDA", "mps": "MPS", "xpu": "XPU"}
 _ASSERTING = frozenset(
@@ -47,7 +47,7 @@ def require_indices(
         return None
     while torch._C._functorch.is_functorch_wrapped_tensor(indices):
         indices = torch._C._functorch.get_unwrapped(indices)
-    if indices.is_meta or isinstance(indices, FakeTensor) or not indices.numel():
+    if has_no_values(indices) or not indices.numel():
         return None
     if indices.device.type == "cuda":
         if not looked_up:

@@ -135,4 +135,4 @@ def build_model(
     require_float_type(dtype)
     with nullcontext() if device is None else torch.device(device):
         model = _make(model_factory(config.name), config, **options)
-    return cast(Model, model.to(device=device, dtype=dtype))
+    return cast(Model, model if device is None and dtype is None else model.to(device=device, dtype=dtype))

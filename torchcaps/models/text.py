@@ -17,6 +17,7 @@ from torchcaps.models.base import Model
 from torchcaps.models.output import ModelOutput
 from torchcaps.models.registry import register_model
 from torchcaps.models.words import PADDING, WordVectors, require_sizes
+from torchcaps.ops.transforms import has_no_values
 
 ALIVE = 0.3
 """Mean activation of the routed capsules with first weights."""
@@ -234,7 +235,7 @@ class TextCapsNet(Model):
     def reset_parameters(self) -> None:
         """Draw new weights that fit the word vectors, by texts of random words among the frequent ones."""
         table = self.words.table
-        if table.weight.is_meta or table.num_embeddings < 3:  # nothing to measure
+        if has_no_values(table.weight) or table.num_embeddings < 3:  # nothing to measure
             return
         length = max(self.shortest, 20) if self.length is None else self.length
         most = min(table.num_embeddings, FREQUENT)

@@ -39,7 +39,7 @@ def _routed_backward(*arguments: Any, **_shapes: Any) -> int:
     _, _, poses, weight, *_, text = arguments
     (votes, one), plan = _products(poses, weight), read_plan(DynamicPlan, text)
     sums = 1 if plan.gradient == "last" else 4 * plan.iterations - 3  # the first couplings are even, whatever the votes
-    return 2 * votes + sums * one
+    return 2 * votes + (sums + int(plan.amend)) * one  # but they follow the activations where those amend them
 
 
 def _moments(poses: _Shape, weight: _Shape, *rest: Any, **_shapes: Any) -> int:

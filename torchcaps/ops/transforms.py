@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd import forward_ad
 
 from torchcaps.errors import StateError
@@ -43,6 +44,22 @@ def _transformed(foldable: bool) -> bool:
 # A compiled graph is guarded by the transforms it was made under, so they are read while it is made. (This is all that
 # torch.compiler.assume_constant_result does, but for importing the compiler.)
 _transformed._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
+def has_no_values(tensor: Tensor) -> bool:
+    """Whether a tensor has a shape only: on the device meta, or fake."""
+    return tensor.is_meta or isinstance(tensor, FakeTensor)
+
+
+def can_be_read(tensor: Tensor) -> bool:
+    """Whether what is computed may depend on the values of a tensor, at no cost: on the CPU, and nobody is watching."""
+    return not (
+        tensor.device.type != "cpu"
+        or torch.compiler.is_compiling()
+        or torch._C._functorch.maybe_current_level() is not None
+        or torch._C._get_tracing_state() is not None
+        or has_no_values(tensor)
+    )
 
 
 def fold(tensor: _Maybe, dim: int | None, size: int) -> _Maybe:

@@ -146,7 +146,8 @@ class Routing(nn.Module):
         if self._sizes is None:
             with nullcontext() if device is None else torch.device(device):
                 self.make_parameters(children, parents, size)
-            self.to(device=device, dtype=dtype)
+            if device is not None or dtype is not None:
+                self.to(device=device, dtype=dtype)
             self._sizes = sizes
         elif self._sizes != sizes:
             raise InputError(

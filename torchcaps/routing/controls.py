@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torchcaps.checks import require_choice
 from torchcaps.errors import InputError, InputTypeError
 from torchcaps.ops import SQUASH_KINDS, RoutingOutput, frozen_routing, random_routing, uniform_routing
+from torchcaps.ops.transforms import has_no_values
 from torchcaps.routing.base import Routing
 from torchcaps.routing.registry import RoutingLike, register_routing, resolve_routing
 
@@ -156,7 +157,7 @@ class FrozenRouting(Routing):
     ) -> RoutingOutput:
         """Route votes ``[B, I, J, D]``."""
         self.require_built()
-        if self.training and not self._frozen and votes.shape[0] > 0 and not votes.is_meta:
+        if self.training and not self._frozen and votes.shape[0] > 0 and not has_no_values(votes):
             if int(self.batches) < self.after:
                 self.batches += 1
             else:

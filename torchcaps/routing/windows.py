@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.ops.result import RoutingOutput, RoutingTrace
+from torchcaps.ops.transforms import can_be_read
 from torchcaps.ops.windows import Windows, window_votes, windows_present
 
 if TYPE_CHECKING:
@@ -46,8 +47,9 @@ def route_each_window(
 class _Seen:
     """Which windows are routed and which children each of them sees.
 
-    Windows that hold padding are left out where their number may depend on the data, which it may not while a model is
-    compiled or exported; there they are routed and hidden by their mask, with the same result.
+    Windows that hold padding are left out where their number may depend on the data: not while a model is compiled,
+    exported or transformed, and not on devices that would be waited for. There they are routed and hidden by their
+    mask, with the same result.
 
     Attributes:
         kept: the windows to route, counted through all images ``[N]``; None for all B·P.
@@ -61,7 +63,7 @@ class _Seen:
         self.rows = torch.arange(batch, device=device)[:, None, None] * positions + table.clamp_min(0)  # [B, P, W]
         self.rows = self.rows.flatten(0, 1)
         self.kept = None
-        if mask is not None and not windows.shared and not torch.compiler.is_compiling():
+        if mask is not None and not windows.shared and can_be_read(mask):
             self.kept = windows_present(mask, windows).flatten().nonzero()[:, 0]
             self.rows = self.rows[self.kept]
         self.mask = None
