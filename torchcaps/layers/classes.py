@@ -72,7 +72,9 @@ class ClassCapsules(GridCapsules):
         if not self.coordinates:
             return None
         shape = (self.rows, self.weight.shape[-1])
-        return constant(_coordinates, (size, shape, isinstance(self.out_pose, int), compute_type(like)), like.device)
+        return constant(
+            _coordinates, (size, shape, isinstance(self.out_pose, int), compute_type(like, self.weight)), like.device
+        )
 
     def forward(self, capsules: Capsules) -> Capsules:
         """The classes as a plain set; children that are padding take no part, none of the classes is."""

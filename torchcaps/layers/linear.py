@@ -114,8 +114,8 @@ class CapsuleLinear(nn.Module):
         pose, activation, mask = children
         if self.routing.fused:
             routed = self.routing.route_linear(pose, self.effective_weight(), activation, mask)
-        else:
-            routed = self.routing.route_votes(self._votes(children), pose, activation, mask)
+            return Capsules(routed.pose, routed.activation)
+        routed = self.routing.route_votes(self._votes(children), pose, activation, mask)
         dtype = result_type(pose, self.weight)
         return Capsules(cast(routed.pose, dtype), cast(routed.activation, dtype))
 

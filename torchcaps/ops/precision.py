@@ -12,18 +12,14 @@ _HALF = (torch.float16, torch.bfloat16)
 _Maybe = TypeVar("_Maybe", Tensor, Tensor | None)
 
 
-def result_type(*tensors: Tensor | None) -> torch.dtype:
-    """The type of what these give together, as torch promotes: bfloat16 with float32 is float32."""
-    types = [tensor.dtype for tensor in tensors if tensor is not None]
-    found = types[0]
-    for other in types[1:]:
-        found = found if other == found else torch.promote_types(found, other)
-    return found
+def result_type(tensor: Tensor, other: Tensor) -> torch.dtype:
+    """The type of what two give together, as torch promotes: bfloat16 with float32 is float32."""
+    return tensor.dtype if tensor.dtype == other.dtype else torch.promote_types(tensor.dtype, other.dtype)
 
 
-def compute_type(*tensors: Tensor | None) -> torch.dtype:
+def compute_type(tensor: Tensor, other: Tensor) -> torch.dtype:
     """The type to compute with: that of the result, but float32 for half precision."""
-    found = result_type(*tensors)
+    found = result_type(tensor, other)
     return torch.float32 if found in _HALF else found
 
 

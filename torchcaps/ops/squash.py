@@ -52,11 +52,39 @@ def length(pose: Tensor, dim: int = -1, keepdim: bool = False) -> Tensor:
     So are its further derivatives there, where those of torch's norm are NaN.
     """
     require_float("pose", pose)
-    norm: Tensor = torch.linalg.vector_norm(pose, dim=dim, keepdim=True)
-    if torch.is_grad_enabled() or plain_needed():
-        absent = norm == 0
-        norm = torch.linalg.vector_norm(pose.masked_fill(absent, 1), dim=dim, keepdim=True).masked_fill(absent, 0)
-    return norm if keepdim else norm.squeeze(dim)
+    return norm(pose, dim, keepdim)
+
+
+def norm(pose: Tensor, dim: int = -1, keepdim: bool = False) -> Tensor:
+    """:func:`length` of what is known to be floating point numbers."""
+    found: Tensor
+    if not torch.is_grad_enabled():
+        found = torch.linalg.vector_norm(pose, dim=dim, keepdim=keepdim)
+        return found
+    if plain_needed() or torch.compiler.is_compiling():
+        absent = torch.linalg.vector_norm(pose, dim=dim, keepdim=True) == 0
+        found = torch.linalg.vector_norm(pose.masked_fill(absent, 1), dim=dim, keepdim=True).masked_fill(absent, 0)
+    else:
+        found = _Norm.apply(pose, dim)  # type: ignore[no-untyped-call]
+    return found if keepdim else found.squeeze(dim)
+
+
+class _Norm(torch.autograd.Function):
+    """torch's norm with a gradient that can be differentiated at zero, too; ``dim`` is kept, with size 1."""
+
+    @staticmethod
+    def forward(ctx, pose, dim):  # type: ignore[no-untyped-def]
+        found = torch.linalg.vector_norm(pose, dim=dim, keepdim=True)
+        ctx.save_for_backward(pose, found)
+        return found
+
+    @staticmethod
+    def backward(ctx, grad):  # type: ignore[no-untyped-def]
+        pose, found = ctx.saved_tensors
+        absent = found == 0
+        if not torch.is_grad_enabled():
+            return grad * (pose / found).masked_fill_(absent, 0), None
+        return grad * (pose / found.masked_fill(absent, 1)).masked_fill(absent, 0), None
 
 
 def squash(pose: Tensor, kind: str = "sabour", dim: int = -1) -> Tensor:

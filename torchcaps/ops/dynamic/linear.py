@@ -16,7 +16,7 @@ from torchcaps.ops.dynamic.plain import route_plainly
 from torchcaps.ops.dynamic.plan import DynamicPlan
 from torchcaps.ops.plan import make_plan, takes_options
 from torchcaps.ops.precision import cast, compute_type, exact, result_type
-from torchcaps.ops.squash import length
+from torchcaps.ops.squash import length, norm
 from torchcaps.ops.squash import squash as squash_vectors
 from torchcaps.ops.transforms import plain_needed
 
@@ -116,7 +116,7 @@ def route_linear(
     if table is not None:
         table = table.detach() if mask is None else table.detach().masked_fill(~mask[..., None], 0)  # not 0·NaN
     pose = cast(pose, given)
-    return RoutedOutput(pose, length(pose), table)
+    return RoutedOutput(pose, norm(pose), table)
 
 
 def _route(plan: DynamicPlan, inputs: Inputs, coupling: bool) -> tuple[Tensor, Tensor | None]:
