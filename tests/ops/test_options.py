@@ -128,3 +128,12 @@ def test_random_coupling_is_uniform_on_the_simplex_and_fixed_by_its_seed():
     assert random_coupling(1, 1, seed=3992508019).isfinite().all()  # the largest hash
     # One coordinate of a uniform point on the triangle has P(c > x) = (1 − x)².
     torch.testing.assert_close((table > 0.5).float().mean(dim=0), torch.full((3,), 0.25), atol=0.015, rtol=0)
+
+
+def test_type_checkers_know_every_option():
+    from torchcaps.ops.dynamic.plan import DynamicPlan, RoutedOptions
+    from torchcaps.ops.em.plan import EMOptions, EMPlan
+    from torchcaps.ops.plan import option_names
+
+    assert {*RoutedOptions.__annotations__, "kind", "iterations"} == set(option_names(DynamicPlan))
+    assert {*EMOptions.__annotations__, "iterations"} == set(option_names(EMPlan))

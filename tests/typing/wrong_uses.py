@@ -35,6 +35,9 @@ routed.couplings  # wrong: coupling
 routed.coupling.sum()  # wrong: None, where none was asked for
 DynamicRouting("3")  # wrong: a number
 DynamicRouting(3)(torch.rand(2, 6, 3, 4), trace="yes")  # wrong: a truth value
+DynamicRouting(3, leeky=True)  # wrong: leaky
+torchcaps.ops.dynamic_routing(torch.rand(2, 6, 3, 4), squash=3)  # wrong: a name
+torchcaps.ops.em_routing(torch.rand(2, 6, 3, 4), torch.rand(2, 6), 0.0, 0.0, floor=1e-4)  # wrong: variance_floor
 
 model = create_model("capsnet-small", (1, 28, 28), 3)
 create_model(3)  # wrong: a name

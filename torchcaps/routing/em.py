@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from torchcaps.ops import RoutingOutput, Schedule, Windows
 from torchcaps.ops.em.grid import route_grid
-from torchcaps.ops.em.plan import EMPlan
+from torchcaps.ops.em.plan import EMModuleOptions, EMPlan
 from torchcaps.ops.em.routing import route_votes
 from torchcaps.ops.plan import make_plan, takes_options
 from torchcaps.routing.base import Routing
 from torchcaps.routing.registry import register_routing
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 @register_routing("em")
@@ -36,7 +39,11 @@ class EMRouting(Routing, plan=EMPlan):
 
     @takes_options(EMPlan)
     def __init__(
-        self, iterations: int = 3, *, inverse_temperature: Schedule | str | None = None, **options: Any
+        self,
+        iterations: int = 3,
+        *,
+        inverse_temperature: Schedule | str | None = None,
+        **options: Unpack[EMModuleOptions],
     ) -> None:
         super().__init__()
         self.given_temperature = inverse_temperature is not None

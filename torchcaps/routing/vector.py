@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +18,7 @@ from torchcaps.ops import (
     sample_parents,
 )
 from torchcaps.ops.dynamic.linear import route_linear
-from torchcaps.ops.dynamic.plan import DynamicPlan
+from torchcaps.ops.dynamic.plan import DynamicOptions, DynamicPlan
 from torchcaps.ops.dynamic.routing import route_votes
 from torchcaps.ops.kmeans.routing import DISTANCES
 from torchcaps.ops.plan import make_plan, takes_options
@@ -26,6 +26,9 @@ from torchcaps.ops.precision import cast
 from torchcaps.ops.schedules import resolve_schedule
 from torchcaps.routing.base import Routing
 from torchcaps.routing.registry import register_routing
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 @register_routing("dynamic")
@@ -53,7 +56,7 @@ class DynamicRouting(Routing, plan=DynamicPlan):
         bias: bool = False,
         prior: bool = False,
         partial_sampling: float | None = None,
-        **options: Any,
+        **options: Unpack[DynamicOptions],
     ) -> None:
         super().__init__()
         self.plan = make_plan(DynamicPlan, iterations=iterations, **options)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,12 +13,15 @@ from torchcaps.ops.backends import PLAIN, Backend, list_backends, wanted_backend
 from torchcaps.ops.dynamic.backend import Inputs
 from torchcaps.ops.dynamic.op import routed_linear_op, serving
 from torchcaps.ops.dynamic.plain import route_plainly
-from torchcaps.ops.dynamic.plan import DynamicPlan
+from torchcaps.ops.dynamic.plan import DynamicPlan, RoutedOptions
 from torchcaps.ops.plan import make_plan, takes_options
 from torchcaps.ops.precision import cast, compute_type, exact, result_type
 from torchcaps.ops.squash import length, norm
 from torchcaps.ops.squash import squash as squash_vectors
 from torchcaps.ops.transforms import plain_needed
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class RoutedOutput(NamedTuple):
@@ -41,7 +44,7 @@ def routed_linear(
     bias: Tensor | None = None,
     parents: Tensor | None = None,
     coupling: bool = False,
-    **options: Any,
+    **options: Unpack[RoutedOptions],
 ) -> RoutedOutput:
     r"""Votes û_ij = u_i W_ij and their routing, as :func:`dynamic_routing` or :func:`optimized_routing` would have it.
 

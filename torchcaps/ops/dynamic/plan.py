@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from torchcaps.checks import require_choice, require_count
 from torchcaps.errors import InputError
@@ -69,3 +69,19 @@ class DynamicPlan(Plan):
     def plain(self) -> dict[str, Any]:
         """With the schedule resolved."""
         return super().plain() | {"alpha": list(self.alphas) or 1.0}
+
+
+class DynamicOptions(TypedDict, total=False):
+    """The options of dynamic routing as keywords, for type checkers: see :class:`DynamicPlan`."""
+
+    squash: str
+    update: str
+    gradient: str
+    leaky: bool
+    amend: bool
+
+
+class RoutedOptions(DynamicOptions, total=False):
+    """Those of dynamic and of optimised routing."""
+
+    alpha: Schedule

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -20,11 +20,14 @@ from torchcaps.ops.coupling import (
     weigh,
     weighted_sum,
 )
-from torchcaps.ops.dynamic.plan import DynamicPlan
+from torchcaps.ops.dynamic.plan import DynamicOptions, DynamicPlan
 from torchcaps.ops.dynamic.steps import Steps
 from torchcaps.ops.plan import make_plan, takes_options
 from torchcaps.ops.result import Iterations, RoutingOutput, vector_output
 from torchcaps.ops.squash import length
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 @takes_options(DynamicPlan, "kind", "alpha")
@@ -38,7 +41,7 @@ def dynamic_routing(
     logits: Tensor | None = None,
     bias: Tensor | None = None,
     trace: bool = False,
-    **options: Any,
+    **options: Unpack[DynamicOptions],
 ) -> RoutingOutput:
     r"""Children send more of themselves to the parents that agree with their votes.
 

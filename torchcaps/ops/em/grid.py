@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -15,7 +15,7 @@ from torchcaps.ops.constants import constant
 from torchcaps.ops.em.backend import Children, Parents
 from torchcaps.ops.em.op import em_moments
 from torchcaps.ops.em.plain import shares
-from torchcaps.ops.em.plan import EMPlan
+from torchcaps.ops.em.plan import EMOptions, EMPlan
 from torchcaps.ops.finite import finite_or_nan
 from torchcaps.ops.plan import make_plan, takes_options
 from torchcaps.ops.precision import cast, exact, result_type, widen
@@ -23,6 +23,9 @@ from torchcaps.ops.result import Iterations, RoutingOutput
 from torchcaps.ops.windows import Windows, window_votes, windows_present
 
 COMPETITIONS = ("positions", "types")
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class _Setting(NamedTuple):
@@ -50,7 +53,7 @@ def routed_em(
     compete: str = "positions",
     coupling: bool = False,
     trace: bool = False,
-    **options: Any,
+    **options: Unpack[EMOptions],
 ) -> RoutingOutput:
     r"""Votes V_ij = M_i W_ij of the children in every window, and their routing as :func:`em_routing` would have it.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from torchcaps.checks import require_count
 from torchcaps.errors import InputError
@@ -48,3 +48,17 @@ class EMPlan(Plan):
     def plain(self) -> dict[str, Any]:
         """With the schedule resolved."""
         return super().plain() | {"inverse_temperature": list(self.lambdas)}
+
+
+class EMModuleOptions(TypedDict, total=False):
+    """The options of EM routing as keywords, for type checkers, but for λ: see :class:`EMPlan`."""
+
+    variance_floor: float
+    mass: float | None
+    compete_within: int | None
+
+
+class EMOptions(EMModuleOptions, total=False):
+    """All of them."""
+
+    inverse_temperature: Schedule | str

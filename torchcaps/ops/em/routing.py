@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -12,11 +12,14 @@ from torch import Tensor
 from torchcaps.checks import require_like, require_shape, require_votes
 from torchcaps.errors import InputError
 from torchcaps.ops.coupling import child_activation, drop_masked, hide_masked, weigh, weighted_sum
-from torchcaps.ops.em.plan import EMPlan
+from torchcaps.ops.em.plan import EMOptions, EMPlan
 from torchcaps.ops.finite import finite_or_nan
 from torchcaps.ops.plan import make_plan, takes_options
 from torchcaps.ops.precision import cast, exact, widen
 from torchcaps.ops.result import Iterations, RoutingOutput
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 @takes_options(EMPlan)
@@ -29,7 +32,7 @@ def em_routing(
     *,
     mask: Tensor | None = None,
     trace: bool = False,
-    **options: Any,
+    **options: Unpack[EMOptions],
 ) -> RoutingOutput:
     r"""Each parent is a Gaussian fitted to the votes that the children assign to it.
 
