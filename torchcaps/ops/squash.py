@@ -58,7 +58,8 @@ def length(pose: Tensor, dim: int = -1, keepdim: bool = False) -> Tensor:
 def norm(pose: Tensor, dim: int = -1, keepdim: bool = False) -> Tensor:
     """:func:`length` of what is known to be floating point numbers."""
     found: Tensor
-    if not torch.is_grad_enabled():
+    tracing = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+    if not torch.is_grad_enabled() and not tracing:  # a trace is checked without gradients, and must be the same
         found = torch.linalg.vector_norm(pose, dim=dim, keepdim=keepdim)
         return found
     if plain_needed() or torch.compiler.is_compiling():
