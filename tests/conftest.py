@@ -9,7 +9,7 @@ settings.load_profile("torchcaps")
 
 
 LONGEST = ("test_processes.py", "test_every_model.py", "test_page.py", "test_page_state.py", "test_reproduce.py",
-           "test_tutorials.py", "test_explorer_fuzz.py", "test_explain.py")  # fmt: skip
+           "test_tutorials.py", "test_explorer_fuzz.py", "test_explain.py", "test_matrix.py")  # fmt: skip
 
 
 def pytest_collection_modifyitems(items):

@@ -12,6 +12,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
+import torch
 from comparing import WrongValueError
 from sharding import require_sharded, shard_all
 from subjects import SUBJECTS
@@ -40,6 +41,8 @@ FEWER = {
     "export": ("CapsuleLinear-dynamic", "CapsuleConv2d-dynamic"),
     "export strict": SHOWN[:1],
     "hessian": SHOWN[:5],
+    "jacfwd": SHOWN[:3],
+    "jacobian(vectorize)": SHOWN[:3],
     "trace": SHOWN[:5],
 }
 """Of transforms that take seconds."""
@@ -74,6 +77,8 @@ def _is_sharded(item):
 def test_cell(transform, name, request, record_property):
     if transform == "AOTInductor" and shutil.which("g++") is None and shutil.which("clang++") is None:
         pytest.skip("AOTInductor needs a C++ compiler")
+    if transform == FSDP2 and not hasattr(torch.cpu.Stream, "record_event"):
+        pytest.skip("this version of torch has FSDP2 on GPUs only")
     sentence = refusal(transform, name)
     for key, value in (("transform", transform), ("subject", name), ("sentence", sentence or "")):
         record_property(key, value)
