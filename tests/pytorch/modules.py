@@ -155,7 +155,7 @@ def _layout(tensor):
 
 
 def skip_init(subject):
-    """Made without drawing any weights, then filled from a state dict; layers in another dtype too."""
+    """Made without drawing any weights, then filled from a state dict; and made in float64."""
     trained = subject.module()
     if subject.is_layer:
         empty = nn.utils.skip_init(subject.factory, **subject.arguments, device="cpu")
@@ -163,8 +163,7 @@ def skip_init(subject):
         empty = subject.build(device="meta").to_empty(device="cpu")
     empty.load_state_dict(trained.state_dict())
     _require_same_module(subject, empty.eval(), "the module that was made empty")
-    if subject.is_layer:
-        _require_built_in_float64(subject, trained)
+    _require_built_in_float64(subject, trained)
 
 
 def _require_built_in_float64(subject, trained):
