@@ -45,7 +45,7 @@ soak: tools sanitize
 	$(BIN)/python -m benchmarks.soak_requests --requests 100000
 	$(BIN)/python -m benchmarks.soak_kernel --cases 100000
 
-# Every transform of torch on every layer and model, about twelve minutes on two cores; the table in docs/pytorch.md is made from it.
+# Every transform of torch on every layer and model, ten to twenty minutes on two cores; the table in docs/pytorch.md is made from it.
 matrix: tools
 	TORCHCAPS_MATRIX=results/pytorch.csv $(BIN)/python -m pytest tests/pytorch -m "long or not long" -n 2 --dist worksteal; \
 	  status=$$?; $(BIN)/python scripts/doc_tables.py; exit $$status
