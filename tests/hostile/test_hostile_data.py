@@ -193,17 +193,28 @@ def test_what_is_no_file_is_not_waited_for(file, tmp_path, canary):
     refuses(lambda: READERS[file](tmp_path / file), tmp_path)
 
 
-BOMB = gzip.compress(bytes(150_000_000), 9)
+@pytest.fixture(scope="module")
+def bomb():
+    return gzip.compress(bytes(150_000_000), 9)
 
 
 @pytest.mark.parametrize("file", ["idx.gz", "norb.gz", "lines.gz"])
-@pytest.mark.parametrize("start", [b"", b"\0\0\x08\x03" + struct.pack(">3I", 9999, 9999, 9999)])
-def test_packed_bombs(file, start, tmp_path, canary):
-    (tmp_path / file).write_bytes((gzip.compress(start) if start else b"") + BOMB)
+@pytest.mark.parametrize("start", [b"", b"\0\0\x08\x03" + struct.pack(">3I", 9999, 9999, 9999)], ids=["bare", "header"])
+def test_packed_bombs(file, start, bomb, tmp_path, canary):
+    (tmp_path / file).write_bytes((gzip.compress(start) if start else b"") + bomb)
     refuses(lambda: READERS[file](tmp_path / file), tmp_path)
 
 
-@pytest.mark.parametrize("content", [b"\x1f\x8b", b"\x1f\x8b\x08" + b"\xff" * 50, gzip.compress(b"x")[:-4], b"hello"])
+DAMAGED = {
+    "magic number": b"\x1f\x8b",
+    "noise": b"\x1f\x8b\x08" + b"\xff" * 50,
+    "cut short": gzip.compress(b"x")[:-4],
+    "no gzip": b"hello",
+}
+
+
+# By name: the bytes hold the time of packing, and every worker must collect tests of the same names.
+@pytest.mark.parametrize("content", DAMAGED.values(), ids=DAMAGED.keys())
 @pytest.mark.parametrize("file", ["idx.gz", "norb.gz", "lines.gz"])
 def test_packed_files_that_are_damaged(file, content, tmp_path, canary):
     (tmp_path / file).write_bytes(content)
