@@ -13,8 +13,8 @@ from torchcaps.io import printable
 from torchcaps.version import __version__
 
 
-def make_parser() -> tuple[argparse.ArgumentParser, dict[str, list[str]]]:
-    """The parser of all commands, and the options that each command has."""
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of all commands."""
     shared = argparse.ArgumentParser(add_help=False)
     shared.add_argument("--debug", action="store_true", help="show tracebacks")
     parser = argparse.ArgumentParser(
@@ -24,7 +24,6 @@ def make_parser() -> tuple[argparse.ArgumentParser, dict[str, list[str]]]:
     )
     parser.add_argument("--debug", action="store_true", help="show tracebacks")
     parser.add_argument("--version", action="version", version=f"torchcaps {__version__}")
-    options: dict[str, list[str]] = {}
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, command in COMMANDS.items():
         sub = commands.add_parser(
@@ -37,35 +36,17 @@ def make_parser() -> tuple[argparse.ArgumentParser, dict[str, list[str]]]:
             allow_abbrev=False,
         )
         command.add_arguments(sub)
-        options[name] = list(sub._option_string_actions)
-    return parser, options
-
-
-def split_overrides(arguments: Sequence[str], known: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Arguments of the command itself, and the keys of a recipe with their values, which are looked at later."""
-    own: list[str] = []
-    overrides: list[str] = []
-    rest = list(arguments)
-    while rest:
-        argument = rest.pop(0)
-        if not argument.startswith("--") or argument.partition("=")[0] in known:
-            own.append(argument)
-            continue
-        overrides.append(argument)
-        if "=" not in argument and rest and not rest[0].startswith("--"):
-            overrides.append(rest.pop(0))
-    return own, overrides
+    return parser
 
 
 def _run(arguments: Sequence[str]) -> int:
-    parser, options = make_parser()
-    name = next((word for word in arguments if not word.startswith("-")), None)
-    command = COMMANDS.get(name or "")
-    overrides: list[str] = []
-    if command and command.takes_overrides:
-        arguments, overrides = split_overrides(arguments, options[str(name)])
-    parsed = parser.parse_args(arguments)
-    parsed.overrides = overrides
+    name = next((word for word in arguments if not word.startswith("-")), "")
+    command = COMMANDS.get(name)
+    if command is not None and command.parse is not None and not {"-h", "--help"} & set(arguments):
+        words = list(arguments)
+        words.remove(name)
+        return command.run(command.parse([word for word in words if word != "--debug"]))
+    parsed = make_parser().parse_args(arguments)
     return COMMANDS[parsed.command].run(parsed)
 
 

@@ -1,8 +1,20 @@
 """What all errors of the package have in common."""
 
 
+from __future__ import annotations
+
+
 class TorchcapsError(Exception):
-    """Something that a user can do something about; the message says what was expected, what came and what to do."""
+    """Something that a user can do something about; the message says what was expected, what came and what to do.
+
+    Args:
+        message: a sentence or two.
+        option: which option is wrong, as Python and recipes spell it; the command line spells it in its own way.
+    """
+
+    def __init__(self, message: object = "", option: str | None = None) -> None:
+        super().__init__(message)
+        self.option = option
 
 
 class InputError(TorchcapsError, ValueError):

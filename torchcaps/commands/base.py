@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TextIO
@@ -29,22 +30,41 @@ class CommandError(Exception):
 
 @dataclass(frozen=True)
 class Command:
-    """A name's worth of the command line."""
+    """A name's worth of the command line.
+
+    Args:
+        summary: what it does, in a few words.
+        examples: of its use.
+        add_arguments: adds its options to a parser.
+        run: does it, and returns the exit code.
+        parse: reads its words where a parser of argparse will not do; it has the options of ``add_arguments``, too.
+    """
 
     summary: str
     examples: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], int]
-    takes_overrides: bool = False
+    parse: Callable[[Sequence[str]], argparse.Namespace] | None = None
+
+
+def spell_as_option(error: TorchcapsError) -> str:
+    """An error's message, in which the option that it is about is spelled as commands spell theirs."""
+    if error.option is None:
+        return str(error)
+    return re.sub(rf"(?<![\w.-]){re.escape(error.option)}(?![\w.])", f"--{error.option.replace('_', '-')}", str(error))
 
 
 @contextmanager
-def user_errors() -> Iterator[None]:
-    """Turn the package's errors about data, recipes and runs, and too little memory, into :class:`CommandError`."""
+def user_errors(spell: Callable[[TorchcapsError], str] = spell_as_option) -> Iterator[None]:
+    """Turn the package's errors about data, recipes and runs, and too little memory, into :class:`CommandError`.
+
+    Args:
+        spell: gives the message as somebody at the command line is to read it.
+    """
     try:
         yield
     except TorchcapsError as error:
-        raise CommandError(error) from error
+        raise CommandError(spell(error)) from error
     except MemoryError as error:
         raise CommandError(NO_MEMORY) from error
     except RuntimeError as error:

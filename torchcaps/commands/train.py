@@ -7,10 +7,12 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torchcaps.commands.base import Command, CommandError, say, user_errors
+from torchcaps.commands.keys import parse_with_keys, spell_keys
 
 if TYPE_CHECKING:
     from torchcaps.training.recipe import Recipe
@@ -25,17 +27,18 @@ EXAMPLES = """  torchcaps train                                    the quickstar
   torchcaps train --devices 2                        two processes, the same global batch
 Every key of a recipe can be given: --data.* --text.* --model.* --loss.* --optimizer.* --training.*"""
 
+OPTIONS_OF_OTHERS = """--model.options.NAME VALUE: an option of the model, such as routing, shared, squash, decoder, objects.
+--data.options.NAME VALUE: an option of the data set, such as base, protocol, image_size, text_column."""
 
 MAY_CHANGE = {
-    "--devices",
-    "--data-dir",
-    "--data.dir",
-    "--data.download",
-    "--text.vectors",
-    "--training.devices",
-    "--training.nodes",
-    "--training.accelerator",
+    "data.dir",
+    "data.download",
+    "text.vectors",
+    "training.devices",
+    "training.nodes",
+    "training.accelerator",
 }
+"""Keys that a resumed run may have others of: where it runs, and where its files are."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,6 +56,14 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--devices", metavar="N", help="short for --training.devices: processes on this machine")
 
 
+def _parse(words: Sequence[str]) -> argparse.Namespace:
+    with user_errors(spell_keys):
+        own, overrides = parse_with_keys(words, _add_arguments)
+    defaults = argparse.ArgumentParser(add_help=False)
+    _add_arguments(defaults)
+    return argparse.Namespace(**{**vars(defaults.parse_args([])), **vars(own), "overrides": overrides})
+
+
 def _run(arguments: argparse.Namespace) -> int:
     from torchcaps.training import recipes
 
@@ -61,14 +72,12 @@ def _run(arguments: argparse.Namespace) -> int:
             say(f"{name:<42}{description}")
         return 0
     if arguments.keys:
-        recipes.make_parser().print_help()
+        parser = recipes.make_parser()
+        parser.epilog = OPTIONS_OF_OTHERS
+        parser.print_help()
         return 0
-    overrides = list(arguments.overrides)
-    for short in ("data_dir", "epochs", "seed", "devices"):
-        if getattr(arguments, short) is not None:
-            overrides += [f"--{short.replace('_', '-')}", getattr(arguments, short)]
-    with user_errors():
-        recipe, name = _recipe(arguments, overrides)
+    with user_errors(spell_keys):
+        recipe, name = _recipe(arguments)
     if arguments.print_config:
         import yaml
 
@@ -77,31 +86,31 @@ def _run(arguments: argparse.Namespace) -> int:
     return _train(arguments, recipe, name)
 
 
-def _recipe(arguments: argparse.Namespace, overrides: list[str]) -> tuple[Recipe, str]:
+def _recipe(arguments: argparse.Namespace) -> tuple[Recipe, str]:
     """The recipe to run and a name for its folder."""
-    from torchcaps.training import recipes
+    from torchcaps.training.recipes import recipe_from_file
     from torchcaps.training.runs import read_run_recipe
 
     if arguments.resume is None:
         name = arguments.recipe or "quickstart"
-        return recipes.recipe_from_file(name, overrides), Path(name).stem
+        return recipe_from_file(name, arguments.overrides, lambda text: say(f"torchcaps: {text}", sys.stderr)), Path(name).stem
     if arguments.recipe or arguments.output:
         raise CommandError("--resume has its recipe and its folder: give neither a recipe nor --output.")
-    for override in overrides:
-        if override.startswith("--") and override.partition("=")[0] not in MAY_CHANGE:
+    for key in arguments.overrides:
+        if key not in MAY_CHANGE:
             raise CommandError(
-                f"--resume keeps the run's recipe; {override.partition('=')[0]} would make it another experiment. "
+                f"--resume keeps the run's recipe; --{key} would make it another experiment. "
                 "Only where it runs and where its files are can change: --devices, --data-dir, --data.download, "
                 "--text.vectors."
             )
-    return read_run_recipe(arguments.resume, overrides), Path(arguments.resume).name
+    return read_run_recipe(arguments.resume, arguments.overrides), Path(arguments.resume).name
 
 
 def _train(arguments: argparse.Namespace, recipe: Recipe, name: str) -> int:
     from torchcaps.training.fit import is_first_process
 
     try:
-        with user_errors():
+        with user_errors(spell_keys):
             return _train_and_tell(arguments, recipe, name)
     except CommandError as error:
         raise error if is_first_process() else CommandError("", error.code) from error  # one process speaks
@@ -167,4 +176,4 @@ def _folder(arguments: argparse.Namespace, name: str) -> Path:
     return folder
 
 
-TRAIN = Command("train a model by a recipe", EXAMPLES, _add_arguments, _run, takes_overrides=True)
+TRAIN = Command("train a model by a recipe", EXAMPLES, _add_arguments, _run, _parse)

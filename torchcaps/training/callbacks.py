@@ -18,8 +18,10 @@ from torchcaps.extras import comes_with_an_extra
 from torchcaps.io import write_text
 from torchcaps.losses import spread_margin_by_epoch, spread_margin_by_step
 from torchcaps.routing.em import EMRouting
+from torchcaps.training.errors import RunError
 from torchcaps.training.module import CapsuleModule
-from torchcaps.training.runs import CHECKPOINT, METRICS, RunError, Spec
+from torchcaps.training.runs import CHECKPOINT, METRICS
+from torchcaps.training.specs import ModelSpec
 
 with comes_with_an_extra():
     import pytorch_lightning as pl
@@ -68,7 +70,7 @@ class InverseTemperature(pl.Callback):
             if isinstance(part, EMRouting):
                 part.inverse_temperature = self.value
 
-    def applied(self, spec: Spec) -> Spec:
+    def apply(self, spec: ModelSpec) -> ModelSpec:
         """The model with this λ among its options, so that it is the same when it is built again."""
         routing = spec.options.get("routing", "em")
         mapping = {"name": routing} if isinstance(routing, str) else dict(routing)
@@ -162,7 +164,7 @@ class StopOnNonFinite(pl.Callback):
             kept = f" The last checkpoint is good; {self.folder} can be resumed."
         raise TrainingStopped(
             f"NaN or infinity at step {trainer.global_step}: {what}. Likely a too large learning rate "
-            f"(--optimizer.lr), or images or vectors that are not finite.{kept}"
+            f"(optimizer.lr), or images or vectors that are not finite.{kept}"
         )
 
 

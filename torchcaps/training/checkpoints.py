@@ -17,8 +17,10 @@ from torchcaps.errors import FileError
 from torchcaps.extras import comes_with_an_extra
 from torchcaps.io import require_regular, write_atomically
 from torchcaps.training.callbacks import EpochLog, InverseTemperature, RunningMean, TrainingStopped
+from torchcaps.training.errors import RunError
 from torchcaps.training.module import CapsuleModule
-from torchcaps.training.runs import CHECKPOINT, WEIGHTS, RunError, Spec, save_weights
+from torchcaps.training.runs import CHECKPOINT, WEIGHTS, save_weights
+from torchcaps.training.specs import ModelSpec
 
 with comes_with_an_extra():
     import pytorch_lightning as pl
@@ -116,7 +118,7 @@ class Checkpoints(pl.Callback):
         self,
         folder: Path,
         every: int,
-        spec: Spec,
+        spec: ModelSpec,
         mean: RunningMean | None = None,
         temperature: InverseTemperature | None = None,
         best_of: EpochLog | None = None,
@@ -171,14 +173,12 @@ class Checkpoints(pl.Callback):
         if due or stop:
             self.save(trainer)
         if stop:
-            raise Interrupted(
-                f"Stopped after step {trainer.global_step}. Continue with: torchcaps train --resume {self.folder}"
-            )
+            raise Interrupted(f"Stopped after step {trainer.global_step}; {self.folder} can be resumed.")
 
     def save_weights(self, module: pl.LightningModule) -> None:
         """The weights, or their running mean, with the λ in force."""
         assert isinstance(module, CapsuleModule)
-        spec = self.spec if self.temperature is None else self.temperature.applied(self.spec)
+        spec = self.spec if self.temperature is None else self.temperature.apply(self.spec)
         if self.mean is not None:
             self.mean.swap(module)
         try:

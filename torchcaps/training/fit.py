@@ -8,19 +8,17 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from torchcaps.data.batches import TrainingBatches
+from torchcaps.data.dataset import Dataset, Files
 from torchcaps.data.files import print_progress
-from torchcaps.data.images import ImageSource
-from torchcaps.data.sources import training_sources
-from torchcaps.data.text.sources import Texts, initial_vectors, is_text, text_sources
+from torchcaps.data.registry import make_dataset
 from torchcaps.extras import comes_with_an_extra
 from torchcaps.io import write_text
 from torchcaps.machine import WeightLimit, free_memory
@@ -30,21 +28,17 @@ from torchcaps.training.checkpoints import Checkpoints, WholeFiles, read_checkpo
 from torchcaps.training.lock import locked
 from torchcaps.training.module import CapsuleModule
 from torchcaps.training.recipe import Recipe
+from torchcaps.training.errors import RunError
 from torchcaps.training.runs import (
     CHECKPOINT,
     TENSORBOARD,
-    RunError,
-    Spec,
-    TextSpec,
-    model_spec,
-    read_vocabulary,
     remove_leftovers,
     require_own_files,
     write_recipe,
     write_versions,
-    write_vocabulary,
 )
-from torchcaps.training.specs import longest_text
+from torchcaps.training.specs import ModelSpec
+from torchcaps.training.tasks import Prepared, task_of
 
 with comes_with_an_extra():
     import pytorch_lightning as pl
@@ -116,6 +110,8 @@ def train(
     say: Say | None = None,
     bar: bool = False,
     callbacks: Sequence[pl.Callback] = (),
+    dataset: Dataset | None = None,
+    start: Mapping[str, Tensor] | None = None,
 ) -> dict[str, Any]:
     """Train by a recipe into a run folder; returns the summary, which is also written there.
 
@@ -126,40 +122,50 @@ def train(
         say: receives lines of text for the user.
         bar: show a progress bar.
         callbacks: of Lightning, beside the trainer's own.
+        dataset: what to train on; not given: what the recipe names.
+        start: weights to begin with; not given: those that the recipe's seed draws.
     """
     _quiet()
     _follow_torchrun(recipe)
+    data = make_dataset(recipe.data) if dataset is None else dataset
     if not is_first_process():
-        return _train(recipe, folder, resume, None, bar, callbacks)
+        return _train(recipe, folder, resume, None, bar, callbacks, data, start)
     require_own_files(folder)
     with locked(folder, say):
-        return _train(recipe, folder, resume, say, bar, callbacks)
+        return _train(recipe, folder, resume, say, bar, callbacks, data, start)
 
 
 def _train(
-    recipe: Recipe, folder: Path, resume: bool, say: Say | None, bar: bool, callbacks: Sequence[pl.Callback]
-) -> dict[str, Any]:
+    recipe: Recipe, folder: Path, resume: bool, say: Say | None, bar: bool, callbacks: Sequence[pl.Callback],
+    dataset: Dataset, start: Mapping[str, Tensor] | None,
+) -> dict[str, Any]:  # fmt: skip
     first = is_first_process()
     if recipe.training.threads:
         torch.set_num_threads(recipe.training.threads)
-    source, validation = _sources(recipe, say)
+    task_class = task_of(dataset)
+    task_class.check_model(recipe.model.name, recipe.data.name)
+    prepared = task_class.prepare(recipe, dataset, Files(recipe.data.dir, recipe.data.download, print_progress, say))
+    task, source, validation, _ = prepared
     if recipe.training.keep == "best" and validation is None:
-        raise RunError(f"training.keep=best: none of the {source.kind} is kept aside. Raise --data.validation.")
-    spec, model = _model(recipe, source, say)
+        raise RunError(
+            f"training.keep=best: none of the {source.kind} is kept aside. Raise data.validation.", "data.validation"
+        )
+    spec, model = _first_model(recipe, prepared)
+    if start is not None:
+        model.load_state_dict(start)
     module = CapsuleModule(model, recipe, source, validation)
     training = recipe.training
     _try_one_batch(module, TrainingBatches(source, training.batch_size, 0, world=training.devices * training.nodes))
     if resume:
         _check_checkpoint(folder / CHECKPOINT, module)
-        if isinstance(source, Texts) and isinstance(spec, TextSpec):
-            _check_vocabulary(folder, source, spec)
+        if task.read_files(folder) != task:  # another order of token ids would be another model
+            raise RunError(f"the words in {folder} are not those of the training texts: has the data changed since?")
         if first:
             remove_leftovers(folder)
     elif first:
         write_recipe(folder, recipe)
         write_versions(folder)
-        if isinstance(source, Texts):
-            write_vocabulary(folder, source.vocabulary)
+        task.write_files(folder)
     mean = RunningMean(recipe.optimizer.ema) if recipe.optimizer.ema else None
     temperature = InverseTemperature(training.inverse_temperature) if training.inverse_temperature else None
     log = EpochLog(folder, tqdm.write if bar and say else say)
@@ -193,27 +199,14 @@ def _train(
     return _finish(recipe, folder, module, log, time.perf_counter() - started, trainer.is_global_zero)
 
 
-def _sources(recipe: Recipe, say: Say | None) -> tuple[ImageSource | Texts, ImageSource | Texts | None]:
-    if is_text(recipe.data.name):
-        return text_sources(recipe.data, replace(recipe.text, longest=longest_text(recipe)), recipe.training.seed)
-    return training_sources(recipe.data, recipe.training.seed, print_progress, say)
-
-
-def _model(recipe: Recipe, source: ImageSource | Texts, say: Say | None) -> tuple[Spec, nn.Module]:
-    """The model with its first weights; a text model begins with the recipe's word vectors."""
-    if not isinstance(source, Texts):
-        spec = model_spec(recipe, source)
-        torch.manual_seed(recipe.training.seed)
-        with _weight_limit():
-            return spec, spec.build()
-    vectors, found = initial_vectors(recipe.text, source.vocabulary, recipe.training.seed)
-    spec = model_spec(recipe, source, vectors.shape[1])
+def _first_model(recipe: Recipe, prepared: Prepared) -> tuple[ModelSpec, nn.Module]:
+    """The model with its first weights."""
+    name = recipe.model.name
+    spec = ModelSpec(name, prepared.task, prepared.task.model_options(name, recipe.model.options))
     torch.manual_seed(recipe.training.seed)
     with _weight_limit():
         model = spec.build()
-    model.load_vectors(vectors)  # type: ignore[operator]
-    if say and found is not None:
-        say(f"{recipe.text.vectors} has {found:,} of the {len(source.vocabulary.words):,} words.")
+    prepared.begin(model)
     return spec, model
 
 
@@ -225,17 +218,11 @@ def _weight_limit() -> WeightLimit:
     def refuse(needed: int) -> RunError:
         return RunError(
             f"the model would have {needed:,} weights or more, which need {needed * per_weight / 1e9:,.0f} GB to be "
-            f"trained; {most * per_weight / 1e9:,.0f} GB are free. Choose smaller images (--data.resize, "
-            "--data.image_size) or smaller options of the model."
+            f"trained; {most * per_weight / 1e9:,.0f} GB are free. Choose smaller images (data.resize, "
+            "data.options.image_size) or smaller options of the model."
         )
 
     return WeightLimit(most, refuse)
-
-
-def _check_vocabulary(folder: Path, source: Texts, spec: TextSpec) -> None:
-    """Resume with the same words: another order of numbers would be another model."""
-    if read_vocabulary(folder, spec) != source.vocabulary:
-        raise RunError(f"the words in {folder} are not those of the training texts: has the data changed since?")
 
 
 def _try_one_batch(module: CapsuleModule, batches: TrainingBatches) -> None:

@@ -13,8 +13,8 @@ from torchcaps.data.images import Batch, Source
 from torchcaps.data.randomness import Stream, sub_seed
 from torchcaps.extras import comes_with_an_extra
 from torchcaps.losses import CapsuleLoss
-from torchcaps.training.metrics import correct
 from torchcaps.training.recipe import OptimizerOptions, Recipe
+from torchcaps.training.tasks.metrics import grade
 
 with comes_with_an_extra():
     import pytorch_lightning as pl
@@ -67,7 +67,7 @@ class CapsuleModule(pl.LightningModule):
 
     def on_train_epoch_start(self) -> None:
         """A checkpoint from the end of an epoch is taken up with the next; Lightning does not tell the loader."""
-        self.batches.start(self.trainer.current_epoch)
+        self.batches.start(self.recipe.training.first_epoch + self.trainer.current_epoch)
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         """Dropout and the like follow from seed and step, so that a resumed run draws the same."""
@@ -109,7 +109,7 @@ class CapsuleModule(pl.LightningModule):
         output = self.model(batch.inputs, batch.labels)
         parts = self.loss(output, batch.labels, batch.targets)
         with torch.no_grad():
-            right = correct(output, batch.labels)
+            right = grade(output, batch.labels)
             self.mean(part, "loss").update(parts.total.detach(), len(right))
             self.mean(part, "accuracy").update(right)
             if part == "train":

@@ -1,11 +1,30 @@
-"""A recipe: the complete description of an experiment, as plain data. No torch here."""
+"""A recipe: the complete description of an experiment, as plain data that checks itself. No torch here."""
 
 from __future__ import annotations
 
+import math
+import os
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Optional, Union
 
 from torchcaps.data.options import DataOptions, TextOptions
+from torchcaps.errors import TorchcapsError
+from torchcaps.plain import shown
+
+PRECISIONS = ("32", "bf16-mixed", "16-mixed")
+MOST_SEEDS = 2**62
+"""What fits into a number of 64 bits with room for a sign and a step."""
+
+
+class RecipeError(TorchcapsError):
+    """A recipe that cannot be: the message says which key and what would do."""
+
+
+def _require(fits: bool, option: str, rule: str, value: object) -> None:
+    """Raise unless the value of an option fits its rule."""
+    if not fits:
+        raise RecipeError(f"{option} {rule}; got {shown(value)}.", option=option)
+
 
 # jsonargparse reads the annotations of the fields; Optional and Union work for every Python that is supported.
 # ruff: noqa: UP007, UP045
@@ -23,6 +42,10 @@ class ModelOptions:
     name: str = "capsnet-small"
     options: dict[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.options, dict):
+            raise RecipeError(f"model.options must be keys with values, got {shown(self.options)}.", "model.options")
+
 
 @dataclass
 class LossOptions:
@@ -37,6 +60,14 @@ class LossOptions:
     kind: Literal["margin", "spread", "cross-entropy"] = "margin"
     reconstruction_scale: float = 0.0005
     margin_schedule: Literal["constant", "by-epoch", "by-step"] = "constant"
+
+    def __post_init__(self) -> None:
+        scale = self.reconstruction_scale
+        _require(0 <= scale < math.inf, "loss.reconstruction_scale", "must be a number that is not negative", scale)
+        if self.kind != "spread" and self.margin_schedule != "constant":
+            raise RecipeError(
+                f"loss.margin_schedule is of the spread loss, and loss.kind is {self.kind}.", "loss.margin_schedule"
+            )
 
 
 @dataclass
@@ -63,6 +94,17 @@ class OptimizerOptions:
     clip: Optional[float] = None
     ema: Optional[float] = None
 
+    def __post_init__(self) -> None:
+        _require(self.decay_steps >= 1, "optimizer.decay_steps", "must be at least 1", self.decay_steps)
+        for name in ("floor", "weight_decay"):
+            value = getattr(self, name)
+            _require(0 <= value < math.inf, f"optimizer.{name}", "must be a number that is not negative", value)
+        _require(0 < self.decay <= 1, "optimizer.decay", "must be in (0, 1]", self.decay)
+        _require(0 < self.lr < math.inf, "optimizer.lr", "must be positive", self.lr)
+        _require(self.clip is None or 0 < self.clip < math.inf, "optimizer.clip", "is a length, more than 0", self.clip)
+        fits = self.ema is None or 0 < self.ema < 1
+        _require(fits, "optimizer.ema", "must be between 0 and 1, such as 0.999", self.ema)
+
 
 @dataclass
 class TrainingOptions:
@@ -80,6 +122,7 @@ class TrainingOptions:
         checkpoint_every: steps between resumable checkpoints.
         inverse_temperature: of EM routing, per epoch: a list; the last one stays. Not given: as the model has it.
         threads: of one process; not given: as many as torch takes.
+        first_epoch: number of the first epoch; not 0 where another run goes on, so that order and augmentation do, too.
     """
 
     epochs: int = 30
@@ -93,6 +136,21 @@ class TrainingOptions:
     checkpoint_every: int = 100
     inverse_temperature: Optional[list[float]] = None
     threads: Optional[int] = None
+    first_epoch: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "nodes", "checkpoint_every"):
+            _require(getattr(self, name) >= 1, f"training.{name}", "must be at least 1", getattr(self, name))
+        most = max(256, 4 * (os.cpu_count() or 1))  # each is a thread or a process of this machine
+        for name in ("threads", "devices"):
+            value = getattr(self, name)
+            _require(value is None or 1 <= value <= most, f"training.{name}", f"must be between 1 and {most}", value)
+        _require(0 <= self.seed < MOST_SEEDS, "training.seed", "must be between 0 and 2^62", self.seed)
+        _require(self.first_epoch >= 0, "training.first_epoch", "must not be negative", self.first_epoch)
+        fits = str(self.precision) in PRECISIONS
+        _require(fits, "training.precision", f"must be one of {', '.join(PRECISIONS)}", self.precision)
+        fits = all(0 < value < math.inf for value in self.inverse_temperature or ())
+        _require(fits, "training.inverse_temperature", "must be positive numbers", self.inverse_temperature)
 
 
 @dataclass
@@ -106,6 +164,13 @@ class Recipe:
     loss: LossOptions = field(default_factory=LossOptions)
     optimizer: OptimizerOptions = field(default_factory=OptimizerOptions)
     training: TrainingOptions = field(default_factory=TrainingOptions)
+
+    def __post_init__(self) -> None:
+        if self.training.keep == "best" and not self.data.validation:
+            raise RecipeError(
+                "training.keep=best needs validation: give data.validation, such as 0.1, or keep the last epoch.",
+                "training.keep",
+            )
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, for YAML."""

@@ -1,13 +1,12 @@
-"""Reading recipes: YAML by name or path, overrides from the command line, and errors with the nearest name."""
+"""Reading recipes: YAML by name or path, values that replace some of theirs, and errors with the nearest key."""
 
 from __future__ import annotations
 
 import argparse
 import copy
 import difflib
-import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from importlib import resources
 from pathlib import Path
@@ -17,11 +16,13 @@ from torchcaps.data.options import DataOptions, TextOptions
 from torchcaps.errors import FileError, TorchcapsError
 from torchcaps.extras import comes_with_an_extra
 from torchcaps.io import parse_yaml, read_text
+from torchcaps.plain import shown
 from torchcaps.training.recipe import (
     LossOptions,
     ModelOptions,
     OptimizerOptions,
     Recipe,
+    RecipeError,
     TrainingOptions,
 )
 
@@ -36,20 +37,24 @@ SECTIONS: dict[str, type] = {
     "optimizer": OptimizerOptions,
     "training": TrainingOptions,
 }
-FOLDS = 10  # of the text sets that are cut into folds
-PRECISIONS = ("32", "bf16-mixed", "16-mixed")
-FREE = ("model.options",)  # a model's options are checked by the model
-MODEL_OPTIONS = "--model.options.NAME VALUE: an option of the model, such as routing, shared, squash, decoder, objects."
-SHORT = {
-    "--data-dir": "--data.dir",
-    "--devices": "--training.devices",
-    "--epochs": "--training.epochs",
-    "--seed": "--training.seed",
+FREE = ("data.options", "model.options")
+"""Sections without keys of their own: the data set and the model check them."""
+RENAMED = {
+    "data.base": ("data.options.base", "mnist-mini"),
+    "data.image_size": ("data.options.image_size", None),
+    "data.unreadable": ("data.options.unreadable", "refuse"),
+    "data.protocol": ("data.options.protocol", "instance"),
+    "text.text_column": ("data.options.text_column", "text"),
+    "text.label_column": ("data.options.label_column", "label"),
+    "text.fold": ("data.options.fold", 0),
+    "text.fold_seed": ("data.options.fold_seed", 0),
+    "text.least_count": ("text.min_count", 1),
+    "text.most_words": ("text.max_words", None),
+    "text.longest": ("text.max_length", 400),
 }
+"""Keys that had another name in 0.1: the present one, and the value that said nothing."""
 
-
-class RecipeError(TorchcapsError):
-    """A recipe that cannot be: the message says which key and what would do."""
+Notice = Callable[[str], None]
 
 
 def list_recipes() -> dict[str, str]:
@@ -63,231 +68,170 @@ def list_recipes() -> dict[str, str]:
 
 
 def known_keys() -> list[str]:
-    """Every key of a recipe, as it is written on the command line."""
+    """Every key of a recipe, with its section."""
     return ["description", *(f"{section}.{field.name}" for section, cls in SECTIONS.items() for field in fields(cls))]
 
 
-def _unknown(key: str, known: Iterable[str]) -> RecipeError:
-    near = difflib.get_close_matches(key, list(known), n=1, cutoff=0.6)
-    last = [name for name in known if name.rsplit(".", 1)[-1] == key.rsplit(".", 1)[-1]]
-    guess = next(iter(last or near), None)
-    hint = f" Did you mean {guess!r}?" if guess else " `torchcaps train --keys` lists all."
-    return RecipeError(f"a recipe has no key {_shown(key)}.{hint}")
+def is_free(key: str) -> bool:
+    """Whether a key is below one of :data:`FREE`, or one itself."""
+    return any(key == free or key.startswith(f"{free}.") for free in FREE)
 
 
-def _shown(value: object, most: int = 200) -> str:
-    """A value in a message, which stays a message whatever the value is."""
-    text = repr(value)
-    return text if len(text) <= most else f"{text[:most]}…"
+def recipe_from_file(
+    name: str | Path, overrides: Mapping[str, Any] | None = None, notice: Notice | None = None
+) -> Recipe:
+    """A recipe by name or path; see :func:`recipe_from_values`."""
+    return recipe_from_values(read_values(name), overrides, notice)
 
 
-def check_keys(values: Any, prefix: str = "") -> None:
-    """Refuse keys that no recipe has, naming the nearest."""
-    if not isinstance(values, dict):
-        what = f"the section {prefix.rstrip('.')!r}" if prefix else "a recipe"
-        raise RecipeError(f"{what} must be keys with values, got {_shown(values)}.")
-    known = known_keys()
-    for key, value in values.items():
-        name = f"{prefix}{key}"
-        if name in SECTIONS:
-            check_keys(value, f"{name}.")
-        elif name not in known:
-            raise _unknown(name, [*known, *SECTIONS])
+def recipe_from_values(
+    values: Mapping[str, Any], overrides: Mapping[str, Any] | None = None, notice: Notice | None = None
+) -> Recipe:
+    """A recipe from plain values; every one is checked against its type.
 
-
-def make_parser(prog: str = "torchcaps train") -> ArgumentParser:
-    """The typed parser of all keys but the model's options.
-
-    Those are plain data that the model itself checks. The parser must never see them: in a value of any type it takes
-    ``class_path`` for something to import and to call.
+    Args:
+        values: by section, as in a YAML file.
+        overrides: values that replace others, by key: ``{"training.epochs": 3, "model.options.routing.name": "em"}``.
+            A routing that is given by its name becomes a mapping with that name, to which options are added.
+        notice: told of keys that have another name by now.
     """
-    with comes_with_an_extra():
-        import jsonargparse
-
-    parser = jsonargparse.ArgumentParser(
-        prog=prog, exit_on_error=False, add_help=False, default_env=False, epilog=MODEL_OPTIONS
-    )
-    parser.add_argument("--description", type=str, default="", help="what the experiment is")
-    for name, cls in SECTIONS.items():
-        parser.add_class_arguments(cls, name, skip={"options"} if cls is ModelOptions else None)
-    return parser
-
-
-def _checked_arguments(arguments: Sequence[str]) -> list[str]:
-    """Arguments with the short names written out, after looking for unknown ones."""
-    known, out = known_keys(), []
-    for argument in arguments:
-        name, equals, value = argument.partition("=")
-        name = SHORT.get(name, name)
-        if name.startswith("--"):
-            key = name[2:].replace("-", "_")
-            if key not in known and not any(key.startswith(f"{free}.") for free in FREE):
-                raise _unknown(name[2:], known)
-            name = f"--{key}"
-        out.append(name + equals + value)
-    return out
+    _check_keys(values)
+    merged = _with_present_names(values, notice)
+    for key, value in (overrides or {}).items():
+        if key in RENAMED:
+            _tell(notice, key)
+        present = RENAMED[key][0] if key in RENAMED else key
+        if present not in known_keys() and not is_free(present):
+            raise unknown_key(key)
+        _put(merged, present, copy.deepcopy(value))
+    typed = {
+        name: {key: value for key, value in section.items() if key != "options"} if name in SECTIONS else section
+        for name, section in merged.items()
+    }
+    try:
+        parsed = make_parser().parse_object(typed)
+    except (argparse.ArgumentError, TypeError, ValueError, RecursionError) as error:
+        message = f"{error}".replace('Parser key "', "the recipe's key \"").strip()
+        raise RecipeError(message if len(message) < 1_000 else f"{message[:1_000]}…") from None
+    try:
+        sections = {
+            name: cls(**vars(parsed[name]), **({"options": options} if (options := _options(merged, name)) else {}))
+            for name, cls in SECTIONS.items()
+        }
+        return Recipe(parsed.description, **sections)
+    except TorchcapsError as error:
+        raise error if isinstance(error, RecipeError) else RecipeError(error, error.option) from None
 
 
 def read_values(name: str | Path) -> dict[str, Any]:
     """The YAML of a recipe by name, or of a file by path, as plain data.
 
-    A recipe may come from anyone, so it cannot ask for a download: ``data.download`` counts on the command line only.
+    A recipe may come from anyone, so it cannot ask for a download: ``data.download`` in it is ignored.
     """
     path = Path(name)
     if path.suffix in (".yaml", ".yml") or path.is_file():
-        text = _read_recipe(path)
+        text = _read_file(path)
     else:
         file = resources.files("torchcaps.recipes").joinpath(f"{name}.yaml")
         if os.sep in str(name) or not file.is_file():
             near = difflib.get_close_matches(str(name), list_recipes(), n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             raise RecipeError(
-                f"there is no recipe {_shown(str(name))}.{hint} Recipes: {', '.join(list_recipes())}; or a .yaml file."
+                f"there is no recipe {shown(str(name))}.{hint} Recipes: {', '.join(list_recipes())}; or a .yaml file."
             )
         text = file.read_text(encoding="utf-8")
-    try:
-        values = parse_yaml(text, name)
-    except FileError as error:
-        raise RecipeError(error) from None
-    check_keys(values)
+    values = parse_value(text, str(name))
+    _check_keys(values)
     if not values:
-        raise RecipeError(f"{name} is no recipe: it has no keys. `torchcaps train --keys` lists those that there are.")
+        raise RecipeError(f"{name} is no recipe: it has no keys. docs/training.md lists those that there are.")
     values.get("data", {}).pop("download", None)
     return dict(values)
 
 
-def _read_recipe(path: Path) -> str:
+def _read_file(path: Path) -> str:
     try:
         return read_text(path)
     except FileError as error:
         raise RecipeError(f"the recipe cannot be read: {error}") from None
 
 
-def _parsed(name: str, value: str) -> Any:
+def parse_value(text: str, name: str) -> Any:
+    """Plain data from YAML; ``name`` says in messages where it is from."""
     try:
-        return parse_yaml(value, name)
+        return parse_yaml(text, name)
     except FileError as error:
         raise RecipeError(error) from None
 
 
-def _with_model_options(values: dict[str, Any], overrides: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """The model's options with what --model.options.a.b VALUE puts beside them, and the other overrides.
+def make_parser(prog: str = "torchcaps train") -> ArgumentParser:
+    """The typed parser of all keys but those of :data:`FREE`.
 
-    A routing that is given by its name becomes a mapping with that name, to which options are added.
+    Those are plain data, which the parser must never see: in a value of any type it takes ``class_path`` for something
+    to import and to call.
     """
-    options = copy.deepcopy(values.get("model", {}).get("options") or {})
-    others: list[str] = []
-    rest = list(overrides)
-    while rest:
-        name, equals, value = rest.pop(0).partition("=")
-        if name != "--model.options" and not name.startswith("--model.options."):
-            others.append(name + equals + value)
+    with comes_with_an_extra():
+        import jsonargparse
+
+    parser = jsonargparse.ArgumentParser(prog=prog, exit_on_error=False, add_help=False, default_env=False)
+    parser.add_argument("--description", type=str, default="", help="what the experiment is")
+    for name, cls in SECTIONS.items():
+        parser.add_class_arguments(cls, name, skip={"options"} & {field.name for field in fields(cls)})
+    return parser
+
+
+def unknown_key(key: str, more: Iterable[str] = ()) -> RecipeError:
+    """What to say of a key that no recipe has, with the nearest one."""
+    known = [*known_keys(), *SECTIONS, *more]
+    last = [name for name in known if name.rsplit(".", 1)[-1] == key.rsplit(".", 1)[-1]]
+    guess = next(iter(last or difflib.get_close_matches(key, known, n=1, cutoff=0.6)), None)
+    hint = f" Did you mean {guess!r}?" if guess else " docs/training.md lists all."
+    return RecipeError(f"a recipe has no key {shown(key)}.{hint}")
+
+
+def _check_keys(values: Any, prefix: str = "") -> None:
+    """Refuse keys that no recipe has, and sections that are none."""
+    if not isinstance(values, Mapping):
+        what = f"the section {prefix.rstrip('.')!r}" if prefix else "a recipe"
+        raise RecipeError(f"{what} must be keys with values, got {shown(values)}.")
+    known = {*known_keys(), *RENAMED}
+    for key, value in values.items():
+        name = f"{prefix}{key}"
+        if name in SECTIONS:
+            _check_keys(value, f"{name}.")
+        elif name not in known:
+            raise unknown_key(name)
+
+
+def _with_present_names(values: Mapping[str, Any], notice: Notice | None) -> dict[str, Any]:
+    """A copy of a recipe's values in which every key has its present name."""
+    merged: dict[str, Any] = copy.deepcopy(dict(values))
+    for old, (new, silent) in RENAMED.items():
+        section, key = old.split(".")
+        if key not in merged.get(section, {}):
             continue
-        if not equals:
-            if not rest:
-                raise RecipeError(f"{name} needs a value.")
-            value = rest.pop(0)
-        if name == "--model.options":
-            options = _parsed(name, value)
-        else:
-            _place(options, name, _parsed(name, value))
-    if not isinstance(options, dict):
-        raise RecipeError(f"model.options must be keys with values, got {_shown(options)}.")
-    return options, others
+        value = merged[section].pop(key)
+        if value != silent:  # files written by a program have all keys, also those that their data has no use for
+            _tell(notice, old)
+            _put(merged, new, value)
+    return merged
 
 
-def _place(options: dict[str, Any], name: str, value: Any) -> None:
-    *path, last = name.removeprefix("--model.options.").split(".")
+def _tell(notice: Notice | None, old: str) -> None:
+    if notice is not None:
+        notice(f"the key {old} is called {RENAMED[old][0]} now.")
+
+
+def _options(values: Mapping[str, Any], section: str) -> Any:
+    return values.get(section, {}).get("options")
+
+
+def _put(values: dict[str, Any], key: str, value: Any) -> None:
+    """Set a value by its key, whose parts are mappings; a name in their place becomes a mapping with that name."""
+    *path, last = key.split(".")
     for step in path:
-        inner = options.get(step, {})
-        options[step] = {"name": inner} if isinstance(inner, str) else inner
-        options = options[step]
-        if not isinstance(options, dict):
-            raise RecipeError(f"{name}: {step} is {_shown(options)}, which has no options of its own.")
-    options[last] = value
-
-
-def recipe_from_values(values: dict[str, Any], overrides: Sequence[str] = ()) -> Recipe:
-    """A recipe from plain values, with command-line overrides; every value is checked against its type."""
-    parser = make_parser()
-    options, others = _with_model_options(values, _checked_arguments(overrides))
-    typed = {**values, "model": {key: value for key, value in values.get("model", {}).items() if key != "options"}}
-    try:
-        base = parser.parse_object(typed)
-        parsed = parser.instantiate(parser.parse_args(others, namespace=base))
-    except (argparse.ArgumentError, TypeError, ValueError, RecursionError) as error:
-        message = f"{error}".replace('Parser key "', "the recipe's key \"").strip()
-        raise RecipeError(message if len(message) < 1_000 else f"{message[:1_000]}…") from None
-    recipe = Recipe(parsed.description, *(getattr(parsed, section) for section in SECTIONS))
-    recipe.model.options = options
-    check_values(recipe)
-    return recipe
-
-
-def recipe_from_file(name: str | Path, overrides: Sequence[str] = ()) -> Recipe:
-    """A recipe by name or path, with overrides."""
-    return recipe_from_values(read_values(name), overrides)
-
-
-def check_values(recipe: Recipe) -> None:
-    """Refuse numbers that cannot be trained with."""
-    training, optimizer, data, text = recipe.training, recipe.optimizer, recipe.data, recipe.text
-    for name, value in (
-        ("training.epochs", training.epochs),
-        ("training.batch_size", training.batch_size),
-        ("training.nodes", training.nodes),
-        ("training.checkpoint_every", training.checkpoint_every),
-        ("optimizer.decay_steps", optimizer.decay_steps),
-        ("text.vector_size", text.vector_size),
-        ("text.least_count", text.least_count),
-        ("text.longest", text.longest),
-        ("text.most_words", text.most_words),
-        ("data.image_size", data.image_size),
-    ):
-        if value is not None and value < 1:
-            raise RecipeError(f"{name} must be at least 1, got {_shown(value)}.")
-    most = max(256, 4 * (os.cpu_count() or 1))  # each is a thread or a process of this machine
-    for name, value in (("training.threads", training.threads), ("training.devices", training.devices)):
-        if value is not None and not 1 <= value <= most:
-            raise RecipeError(f"{name} must be between 1 and {most}, got {_shown(value)}.")
-    for name, number in (
-        ("optimizer.floor", optimizer.floor),
-        ("optimizer.weight_decay", optimizer.weight_decay),
-        ("loss.reconstruction_scale", recipe.loss.reconstruction_scale),
-        ("data.shift", data.shift),
-        ("data.brightness", data.brightness),
-    ):
-        if not 0 <= number < math.inf:
-            raise RecipeError(f"{name} must be a number that is not negative, got {_shown(number)}.")
-    if not 0 <= text.fold < FOLDS:
-        raise RecipeError(f"text.fold must be in 0 … {FOLDS - 1}, got {_shown(text.fold)}.")
-    if not data.name.strip():
-        raise RecipeError("data.name is empty: give the name of a data set, a folder or a file.")
-    if not 0 <= training.seed < 2**62:
-        raise RecipeError(f"training.seed must be between 0 and 2^62, got {_shown(training.seed)}.")
-    if str(training.precision) not in PRECISIONS:
-        raise RecipeError(
-            f"training.precision must be one of {', '.join(PRECISIONS)}; got {_shown(training.precision)}."
-        )
-    if recipe.loss.kind != "spread" and recipe.loss.margin_schedule != "constant":
-        raise RecipeError("loss.margin_schedule is of the spread loss: give --loss.kind spread too.")
-    _check_optimizer(optimizer)
-    if not all(0 < value < math.inf for value in training.inverse_temperature or ()):
-        raise RecipeError(
-            f"training.inverse_temperature must be positive numbers, got {_shown(training.inverse_temperature)}."
-        )
-    if not 0 <= data.validation < 1:
-        raise RecipeError(f"data.validation is a part of the training data, in [0, 1); got {data.validation}.")
-    if training.keep == "best" and not data.validation:
-        raise RecipeError("training.keep=best needs validation: give --data.validation 0.1, or keep the last epoch.")
-
-
-def _check_optimizer(optimizer: OptimizerOptions) -> None:
-    if not 0 < optimizer.decay <= 1:
-        raise RecipeError(f"optimizer.decay must be in (0, 1], got {optimizer.decay}.")
-    if not 0 < optimizer.lr < math.inf:
-        raise RecipeError(f"optimizer.lr must be positive, got {optimizer.lr}.")
-    if optimizer.clip is not None and not 0 < optimizer.clip < math.inf:
-        raise RecipeError(f"optimizer.clip is a length, more than 0; got {optimizer.clip}.")
-    if optimizer.ema is not None and not 0 < optimizer.ema < 1:
-        raise RecipeError(f"optimizer.ema must be between 0 and 1, such as 0.999; got {optimizer.ema}.")
+        inner = values.get(step)
+        values[step] = {} if inner is None else {"name": inner} if isinstance(inner, str) else inner
+        values = values[step]
+        if not isinstance(values, dict):
+            raise RecipeError(f"{key}: {step} is {shown(values)}, which has no options of its own.", key)
+    values[last] = value

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -25,18 +25,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from torchcaps.data.text.vocabulary import Vocabulary
 from torchcaps.errors import FileError, TorchcapsError
 from torchcaps.extras import comes_with_an_extra
-from torchcaps.io import require_inside, require_regular, write_atomically, write_bytes, write_text
+from torchcaps.io import require_inside, require_regular, write_bytes, write_text
 from torchcaps.machine import WeightLimit, free_memory
 from torchcaps.models import Model
+from torchcaps.training.errors import RunError
 from torchcaps.training.lock import LOCK, held_by
 from torchcaps.training.recipe import Recipe
-from torchcaps.training.specs import ModelSpec, RunError, Spec, TextSpec, model_spec, spec_from_json
+from torchcaps.training.specs import ModelSpec
+from torchcaps.training.tasks.text import VOCABULARY
 
 RECIPE, WEIGHTS, CHECKPOINT, METRICS = "recipe.yaml", "weights.safetensors", "checkpoint.ckpt", "metrics.csv"
-VOCABULARY = "vocabulary.txt"
 TENSORBOARD = "tensorboard"
 
 
@@ -45,15 +45,13 @@ def new_run_folder(name: str, wanted: str | None = None) -> Path:
     try:
         if wanted is not None:
             if not wanted.strip():
-                raise RunError("--output is empty: give a folder for the run, or leave it out.")
+                raise RunError("output is empty: give a folder for the run, or leave it out.", option="output")
             folder = Path(wanted)
             folder.mkdir(parents=True, exist_ok=True)
             if (holder := held_by(folder)) is not None:
-                raise RunError(f"{folder} is in use: {holder} trains there. Choose another --output.")
+                raise RunError(f"{folder} is in use: {holder} trains there. Choose another output.", option="output")
             if any(not _left_by_the_dead(entry.name) for entry in folder.iterdir()):
-                raise RunError(
-                    f"{folder} is not empty. Choose another --output, or continue it with --resume {folder}."
-                )
+                raise RunError(f"{folder} is not empty. Choose another output, or resume that run.", option="output")
             return folder
         number = 1
         while True:
@@ -108,17 +106,17 @@ def write_versions(folder: Path) -> None:
     write_text(folder / "versions.json", json.dumps(versions, indent=2) + "\n")
 
 
-def save_weights(path: Path, model: nn.Module, spec: Spec) -> None:
+def save_weights(path: Path, model: nn.Module, spec: ModelSpec) -> None:
     """The weights as safetensors, with the way to build the model in the header."""
     with comes_with_an_extra():
         from safetensors.torch import save
 
     tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in model.state_dict().items()}
-    write_bytes(path, save(tensors, {"torchcaps": spec.as_json()}))
+    write_bytes(path, save(tensors, {"torchcaps": spec.to_json()}))
 
 
 @contextmanager
-def _opened_weights(path: Path) -> Iterator[tuple[Spec, Any]]:
+def _opened_weights(path: Path) -> Iterator[tuple[ModelSpec, Any]]:
     """How to build the model, and the open file of its tensors."""
     with comes_with_an_extra():
         from safetensors import SafetensorError, safe_open
@@ -138,42 +136,22 @@ def _opened_weights(path: Path) -> Iterator[tuple[Spec, Any]]:
         ) from None
 
 
-def _spec_of(path: Path, header: dict[str, str]) -> Spec:
+def _spec_of(path: Path, header: dict[str, str]) -> ModelSpec:
     try:
-        return spec_from_json(header["torchcaps"])
+        return ModelSpec.from_json(header["torchcaps"])
     except (KeyError, ValueError, TypeError, TorchcapsError) as error:
         raise RunError(
             f"{path} holds weights, but not of a torchcaps model: its header lacks the model ({error})."
         ) from None
 
 
-def load_weights(path: Path) -> tuple[Spec, dict[str, Tensor]]:
+def load_weights(path: Path) -> tuple[ModelSpec, dict[str, Tensor]]:
     """What :func:`save_weights` wrote. Nothing is unpickled, whatever the file holds."""
     with _opened_weights(path) as (spec, file):
         return spec, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
 
 
-def write_vocabulary(folder: Path, vocabulary: Vocabulary) -> None:
-    """The words that a model knows."""
-    write_atomically(folder / VOCABULARY, vocabulary.save)
-
-
-def read_vocabulary(folder: Path, spec: TextSpec) -> Vocabulary:
-    """The words of a text model, from the file beside its weights."""
-    try:
-        require_inside(folder, VOCABULARY)
-        vocabulary = Vocabulary.load(folder / VOCABULARY)
-    except TorchcapsError as error:
-        raise RunError(f"a text model needs its words, the file {VOCABULARY} beside its weights: {error}") from error
-    if len(vocabulary) != spec.words:
-        raise RunError(
-            f"{folder / VOCABULARY} is of another model: it has {len(vocabulary)} numbers, the weights beside it "
-            f"{spec.words}."
-        )
-    return vocabulary
-
-
-def _build(spec: Spec, file: Any, place: Path) -> Model:
+def _build(spec: ModelSpec, file: Any, place: Path) -> Model:
     """The model that a weights file names, unless its tensors are of another: they are not read before that is sure."""
     shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 - not a mapping
     numbers = sum(torch.Size(shape).numel() for shape in shapes.values())
@@ -219,7 +197,7 @@ def require_own_files(folder: Path) -> None:
             _own_file(folder, f"{TENSORBOARD}/{entry.name}")
 
 
-def load_model(path: str | os.PathLike[str]) -> tuple[Model, Spec]:
+def load_model(path: str | os.PathLike[str]) -> tuple[Model, ModelSpec]:
     """The trained model of a run folder, or of a weights file, ready to use; of a text model with its vocabulary."""
     place = Path(path)
     if place.is_dir():
@@ -232,34 +210,14 @@ def load_model(path: str | os.PathLike[str]) -> tuple[Model, Spec]:
         raise RunError(
             f"some of the weights in {place} are not a number, or infinite: its training diverged. Train it again."
         )
-    if isinstance(spec, TextSpec):
-        spec = replace(spec, vocabulary=read_vocabulary(place.parent, spec))
-    return model.eval(), spec
+    return model.eval(), replace(spec, task=spec.task.read_files(place.parent))
 
 
-def read_run_recipe(folder: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Recipe:
-    """The recipe of a run folder, with overrides from the command line."""
+def read_run_recipe(folder: str | os.PathLike[str], overrides: Mapping[str, Any] | None = None) -> Recipe:
+    """The recipe of a run folder; ``overrides`` as in :func:`~torchcaps.training.recipes.recipe_from_values`."""
     from torchcaps.training.recipes import recipe_from_file
 
     path = _own_file(Path(folder), RECIPE)
     if not path.is_file():
         raise RunError(f"{folder} is not a run folder: it has no {RECIPE}.")
     return recipe_from_file(path, overrides)
-
-
-__all__ = [
-    "ModelSpec",
-    "RunError",
-    "Spec",
-    "TextSpec",
-    "load_model",
-    "load_weights",
-    "model_spec",
-    "new_run_folder",
-    "read_run_recipe",
-    "require_own_files",
-    "save_weights",
-    "write_recipe",
-    "write_versions",
-    "write_vocabulary",
-]

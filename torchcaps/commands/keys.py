@@ -1,0 +1,87 @@
+"""The keys of a recipe on the command line: ``--data.name mnist --model.options.routing.iterations 2``."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from torchcaps.commands.base import CommandError
+from torchcaps.errors import TorchcapsError
+
+if TYPE_CHECKING:
+    from jsonargparse import Namespace
+
+SHORT = {
+    "--data-dir": "--data.dir",
+    "--devices": "--training.devices",
+    "--epochs": "--training.epochs",
+    "--seed": "--training.seed",
+}
+
+
+def parse_with_keys(
+    words: Sequence[str], add_own: Callable[[argparse.ArgumentParser], None]
+) -> tuple[Namespace, dict[str, Any]]:
+    """A command's own options, and the keys of a recipe that are given with them, by one typed parser.
+
+    Args:
+        words: of the command line, without the command.
+        add_own: adds the command's own options to a parser.
+
+    Returns:
+        The options, absent if not given, and values by key; see
+        :func:`~torchcaps.training.recipes.recipe_from_values`.
+    """
+    from torchcaps.training.recipes import RENAMED, SECTIONS, is_free, known_keys, make_parser, parse_value, unknown_key
+
+    parser = make_parser()
+    add_own(parser)
+    own = set(parser._option_string_actions) - {f"--{key}" for key in known_keys()}
+    words = [_in_full(word, own) for word in words]
+    # What the data set and the model take is not known here: an argument for each that comes, of any plain value.
+    names = [word.partition("=")[0] for word in words]
+    free = list(dict.fromkeys(name for name in names if is_free(name[2:]) or name[2:] in RENAMED))
+    for number, name in enumerate(free):
+        parser.add_argument(name, dest=f"free.{number}", type=str, help=argparse.SUPPRESS)
+    try:
+        parsed = parser.parse_args(words, defaults=False)
+    except argparse.ArgumentError as error:
+        stranger = re.match(r"unrecognized arguments: (\S+)", str(error))
+        if stranger is None:
+            raise CommandError(str(error).replace('Parser key "', 'the recipe\'s key "').strip()) from None
+        if not stranger[1].startswith("--"):
+            raise CommandError(f"what is {stranger[1]!r} for? One recipe can be trained, and options have names.") from None
+        name = stranger[1].partition("=")[0]
+        raise CommandError(unknown_key(name[2:], (option[2:] for option in own))) from None
+    given = {f"{section}.{key}": value for section in SECTIONS for key, value in vars(parsed.pop(section, {})).items()}
+    if "description" in parsed:
+        given["description"] = parsed.pop("description")
+    texts = parsed.pop("free", {})
+    order = sorted(range(len(free)), key=lambda number: free[number].count("."))  # a whole before its parts
+    for number in order:
+        name = free[number]
+        given[name[2:]] = parse_value(texts[str(number)], name)
+    return parsed, given
+
+
+def _in_full(word: str, own: set[str]) -> str:
+    """A short name written out, and dashes within a key as the underscores that it has."""
+    name, equals, value = word.partition("=")
+    if not name.startswith("--"):
+        return word
+    name = SHORT.get(name, name)
+    return word if name in own else f"--{name[2:].replace('-', '_')}{equals}{value}"
+
+
+def spell_keys(error: TorchcapsError) -> str:
+    """An error's message with all keys of a recipe spelled as on the command line."""
+    from torchcaps.training.recipes import FREE, known_keys
+
+    keys = [*(key for key in known_keys() if "." in key), *FREE]
+    message = str(error)
+    if error.option is not None and "." not in error.option:  # of a class that knows nothing of recipes
+        full = next((key for key in keys if key.endswith(f".{error.option}")), None)
+        message = message if full is None else re.sub(rf"(?<![\w.-]){error.option}(?![\w.])", full, message)
+    return re.sub(rf"(?<![\w.-])(?=({'|'.join(map(re.escape, keys))})\b)", "--", message)

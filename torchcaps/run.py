@@ -1,0 +1,339 @@
+"""A trained network is one thing: :class:`Run`, opened by :func:`load`, made by :func:`fit`.
+
+>>> import torchcaps
+>>> run = torchcaps.load("mnist")
+>>> run.predict("three.png")[0].label
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch.types import Device
+
+from torchcaps.checks import require_count
+from torchcaps.data.dataset import Dataset, Files
+from torchcaps.data.images import Source
+from torchcaps.data.memory import IN_MEMORY, make_memory_dataset
+from torchcaps.data.options import DataOptions
+from torchcaps.data.registry import make_dataset
+from torchcaps.io import write_text
+from torchcaps.models import Model
+from torchcaps.pretrained import list_pretrained, weights_path
+from torchcaps.progress import Progress, silent
+from torchcaps.training.errors import RunError
+from torchcaps.training.evaluation import device_of, measure_source
+from torchcaps.training.recipe import Recipe
+from torchcaps.training.recipes import recipe_from_file
+from torchcaps.training.runs import (
+    WEIGHTS,
+    is_run_folder,
+    load_model,
+    new_run_folder,
+    read_run_recipe,
+    save_weights,
+    write_recipe,
+)
+from torchcaps.training.specs import ModelSpec
+from torchcaps.training.tasks import Task, task_of
+
+if TYPE_CHECKING:
+    from torchcaps.report import Report
+
+Say = Callable[[str], None]
+RECIPES = {"images": "quickstart", "texts": "text"}
+"""By which data is trained on if no recipe is named."""
+
+
+class Prediction(NamedTuple):
+    """What a model says about one image or text.
+
+    Attributes:
+        item: the file's name, the text, or the image's number.
+        labels: all classes, by falling score.
+        scores: theirs: lengths of the class capsules, or probabilities.
+    """
+
+    item: str
+    labels: tuple[str, ...]
+    scores: tuple[float, ...]
+
+    @property
+    def label(self) -> str:
+        """The class with the highest score."""
+        return self.labels[0]
+
+    @property
+    def score(self) -> float:
+        """Of that class."""
+        return self.scores[0]
+
+
+class Run:
+    """A trained model with all that belongs to it.
+
+    Args:
+        model: in evaluation mode.
+        spec: how it was built, and what it is for.
+        recipe: by which it was trained; None for weights alone.
+        folder: of the run; None for weights alone.
+        dataset: what it was trained on, where that is not what the recipe names.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        spec: ModelSpec,
+        recipe: Recipe | None = None,
+        folder: Path | None = None,
+        dataset: Dataset | None = None,
+    ) -> None:
+        self.model, self.spec, self.recipe, self.folder, self._dataset = model, spec, recipe, folder, dataset
+
+    def __repr__(self) -> str:
+        where = f", {str(self.folder)!r}" if self.folder is not None else ""
+        return f"Run({self.spec.name}, {len(self.classes)} classes of {self.task.kind}{where})"
+
+    @property
+    def task(self) -> Task:
+        """What the model is for: how inputs are read, and what its answers mean."""
+        return self.spec.task
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """What the classes are called."""
+        return self.task.class_names
+
+    def to(self, device: Device) -> Run:
+        """The same run with its model on a device."""
+        self.model.to(device)
+        return self
+
+    def predict(self, inputs: Any, progress: Progress = silent) -> list[Prediction]:
+        """Classify images or texts.
+
+        Args:
+            inputs: for images a file, an image of Pillow, an array or tensor, or a list of them; arrays hold one image
+                ``[H, W]``, or many as ``[N, H, W]``, ``[N, H, W, C]`` or ``[N, C, H, W]``, uint8 or float in 0 … 1. For
+                texts a string or a list of strings. Files and Pillow's images are brought to the size of the training
+                images; texts without any known word are answered, too.
+            progress: shows how far it is.
+
+        Returns:
+            An answer for each, in their order.
+        """
+        items = self.task.list_items(inputs)
+        answers: list[Prediction | None] = [None] * len(items)
+        tick, device = progress("predicting", len(items)), device_of(self.model)
+        for part in self.task.read_items(items):
+            scores = self.task.score(self.model, part.inputs.to(device)).cpu()
+            order = scores.argsort(dim=1, descending=True)
+            for place, row, ranks in zip(part.places, scores, order, strict=True):
+                labels = tuple(self.classes[k] for k in ranks)
+                name = self.task.name_item(items[place], place)
+                answers[place] = Prediction(name, labels, tuple(row[ranks].tolist()))
+            tick(len(part.places))
+        return [answer for answer in answers if answer is not None]
+
+    def evaluate(
+        self,
+        data: Any = None,
+        split: str = "test",
+        *,
+        data_dir: str | None = None,
+        crops: int | None = None,
+        progress: Progress = silent,
+        notice: Say | None = None,
+    ) -> dict[str, Any]:
+        """Measure the run on its own test items, which is kept in its folder, or on other data of the same kind.
+
+        Args:
+            data: a data set's name, a path, arrays or a torch ``Dataset`` (all of it is used); not given: the run's.
+            split: of the data.
+            data_dir: folder with data sets.
+            crops: patches per image whose scores are averaged, 1 or 13; not given: as the run has it. Not of texts.
+            progress: shows how far it is.
+            notice: told what a user should know, such as that the result could not be kept.
+
+        Returns:
+            Accuracy, for each class precision, recall and F1, and the confusion matrix; see
+            :func:`~torchcaps.training.tasks.metrics.measure_answers`.
+        """
+        name, source = self.open_data(data, split, data_dir=data_dir, crops=crops, notice=notice)
+        result = {"data": name, "split": split, **measure_source(self.model, self.task, source, progress)}
+        if self.folder is not None and data is None and data_dir is None and crops is None and split == "test":
+            try:
+                write_text(self.folder / "evaluation.json", json.dumps(result, indent=2) + "\n")
+            except OSError as error:
+                if notice:
+                    notice(f"The result could not be kept in {self.folder}: {error.strerror}.")
+        return result
+
+    def open_data(
+        self,
+        data: Any = None,
+        split: str = "test",
+        *,
+        data_dir: str | None = None,
+        crops: int | None = None,
+        notice: Say | None = None,
+    ) -> tuple[str, Source]:
+        """Data as the model sees it, and what it is called; the arguments are those of :meth:`evaluate`."""
+        options = self.recipe.data if self.recipe is not None else DataOptions()
+        if data is None:
+            if self.recipe is None:
+                raise RunError("a weights file does not say what it was trained on: give the data to use.", "data")
+            if self._dataset is None and options.name == IN_MEMORY:
+                raise RunError("this run was trained on data in memory, which is not kept: give the data to use.", "data")
+            dataset = self._dataset or make_dataset(options)
+        elif isinstance(data, (str, os.PathLike)):
+            same = os.fspath(data) == options.name
+            options = replace(options, name=os.fspath(data), options=options.options if same else {})
+            dataset = make_dataset(options)
+        else:
+            options = replace(options, name=IN_MEMORY)
+            dataset = data if isinstance(data, Dataset) else make_memory_dataset(data, data, self.task.kind)
+        files = Files(data_dir or options.dir, notice=notice)
+        return options.name, self.task.evaluation_source(dataset, split, files, crops, own=data is None)
+
+    def explain(
+        self,
+        output: str | os.PathLike[str] | None = None,
+        data: Any = None,
+        *,
+        data_dir: str | None = None,
+        images: int = 500,
+        seed: int = 0,
+        command: str = "",
+        progress: Callable[[str, int, int], None] | None = None,
+    ) -> Report:
+        """Measure what the model sees and how it decides, and write a page about it.
+
+        Args:
+            output: folder for ``report.html``, ``numbers.json`` and ``pictures/``; not given: ``explain`` in the run's.
+            data: other data than the run's own, as in :meth:`evaluate`.
+            data_dir: folder with data sets.
+            images: how many test images or texts are used; all if there are no more.
+            seed: decides which.
+            command: how it was asked for, to be shown.
+            progress: told before every step.
+        """
+        from torchcaps.report import explain_run
+
+        return explain_run(self, output, data, data_dir, images, seed, command, progress)
+
+    def train_more(
+        self, epochs: int, folder: str | os.PathLike[str] | None = None, *, say: Say | None = None, bar: bool = False
+    ) -> Run:
+        """Train on from these weights, by the same recipe and on the same data, into a run of its own.
+
+        The learning rate begins its schedule anew; order and augmentation of the data go on where they were.
+
+        Args:
+            epochs: further passes over the training data.
+            folder: of the new run, new or empty; not given: ``runs/NAME-more-n``.
+            say: receives lines of text for the user.
+            bar: show a progress bar.
+        """
+        from torchcaps.training.fit import train
+
+        require_count("epochs", epochs)
+        if self.recipe is None or self.folder is None:
+            raise RunError("a weights file does not say how it was trained: only a run can be trained on.")
+        done = self.recipe.training
+        training = replace(done, epochs=epochs, first_epoch=done.first_epoch + done.epochs)
+        recipe = replace(self.recipe, training=training)
+        place = new_run_folder(f"{self.folder.name}-more", None if folder is None else os.fspath(folder))
+        weights = {name: value.cpu() for name, value in self.model.state_dict().items()}
+        train(recipe, place, say=say, bar=bar, dataset=self._dataset, start=weights)
+        return _open(place, self._dataset)
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write the weights, and the recipe if there is one, into a folder that :func:`load` opens."""
+        place = new_run_folder(self.spec.name, os.fspath(folder))
+        if self.recipe is not None:
+            write_recipe(place, self.recipe)
+        self.task.write_files(place)
+        save_weights(place / WEIGHTS, self.model, self.spec)
+
+
+def load(source: str | os.PathLike[str], device: Device = None) -> Run:
+    """Open a trained network.
+
+    Args:
+        source: a run folder, a weights file, or the name of a model that comes with the package
+            (:func:`torchcaps.list_pretrained`).
+        device: for its model; not given: the CPU.
+    """
+    path = Path(source)
+    if os.fspath(source) in list_pretrained() and not is_run_folder(path):
+        path = weights_path(os.fspath(source))
+    run = _open(path)
+    return run if device is None else run.to(device)
+
+
+def _open(path: Path, dataset: Dataset | None = None) -> Run:
+    recipe = read_run_recipe(path) if path.is_dir() else None
+    with torch.random.fork_rng(devices=[]):  # a new model draws weights, which the caller's numbers shall not feel
+        model, spec = load_model(path)
+    return Run(model, spec, recipe, path if path.is_dir() else None, dataset)
+
+
+def fit(
+    data: Any,
+    model: str | None = None,
+    epochs: int | None = None,
+    *,
+    test: Any = None,
+    recipe: str | os.PathLike[str] | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    say: Say | None = None,
+    bar: bool = False,
+) -> Run:
+    """Train a model: the same that ``torchcaps train`` does.
+
+    Args:
+        data: a data set's name; a folder of class folders of images, an .npz with x and y, or a .csv, .tsv or .jsonl
+            of texts, by path; a pair (images, labels) of arrays or (texts, labels) of lists; a torch ``Dataset`` of
+            (image, label) pairs; or a :class:`~torchcaps.data.dataset.Dataset`.
+        model: one of :func:`torchcaps.list_models`; not given: the recipe's.
+        epochs: passes over the training data; not given: the recipe's.
+        test: test data of the same kind, for data in memory; not given: a fifth of each class is kept for it.
+        recipe: name or path; not given: ``quickstart`` for images, ``text`` for texts.
+        overrides: of the recipe, by key: ``{"optimizer.lr": 0.002, "model.options.routing": "em"}``.
+        folder: of the run, new or empty; not given: ``runs/RECIPE-n``.
+        say: receives lines of text for the user, such as ``print``.
+        bar: show a progress bar.
+
+    Returns:
+        The trained run: ``fit(...).evaluate()["accuracy"]``.
+    """
+    from torchcaps.training.fit import train
+
+    changes: dict[str, Any] = dict(overrides or {})
+    if isinstance(data, (str, os.PathLike)):
+        if test is not None:
+            raise RunError("test is for data in memory; a folder has its test data in test/.", option="test")
+        changes["data.name"] = os.fspath(data)
+        options = {key.split(".", 2)[2]: changes[key] for key in changes if key.startswith("data.options.")}
+        dataset, kind = None, make_dataset(DataOptions(os.fspath(data), options)).kind
+    else:
+        dataset = data if isinstance(data, Dataset) else make_memory_dataset(data, test)
+        changes["data.name"], kind = IN_MEMORY, dataset.kind
+    changes |= {} if model is None else {"model.name": model}
+    changes |= {} if epochs is None else {"training.epochs": epochs}
+    name = os.fspath(recipe) if recipe is not None else RECIPES[kind]
+    chosen = recipe_from_file(name, changes)
+    place = new_run_folder(Path(name).stem, None if folder is None else os.fspath(folder))
+    train(chosen, place, say=say, bar=bar, dataset=dataset)
+    return _open(place, dataset)
+
+
+__all__ = ["Prediction", "Run", "fit", "load", "task_of"]

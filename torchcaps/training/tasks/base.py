@@ -1,0 +1,154 @@
+"""What a task is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from torchcaps.data.dataset import Dataset, Files, Kind
+from torchcaps.data.images import Source
+from torchcaps.models.registry import Reads, list_models, model_reads
+from torchcaps.training.errors import RunError
+from torchcaps.training.recipe import Recipe
+from torchcaps.training.tasks.metrics import PRESENT, measure_answers, probabilities
+
+
+class Part(NamedTuple):
+    """Some of the inputs that a model is asked about: their places in the list that was given, and all as a batch."""
+
+    places: Sequence[int]
+    inputs: Tensor
+
+
+class Prepared(NamedTuple):
+    """All that a training begins with.
+
+    Attributes:
+        task: what the model will be for.
+        train: what to train on.
+        validation: what to watch training by, or None.
+        begin: gives a new model what it begins with beside its random weights.
+    """
+
+    task: Task
+    train: Source
+    validation: Source | None
+    begin: Callable[[nn.Module], None] = lambda _: None
+
+
+@dataclass(frozen=True)
+class Task(ABC):
+    """What differs between kinds of data: how inputs are read and prepared, and what a model's answers mean.
+
+    A run has one, made when it is trained or opened; nothing else asks which kind of data there is.
+
+    Args:
+        class_names: what the classes are called.
+    """
+
+    kind: ClassVar[Kind]
+    """Of data sets that it is for, and what one says to their items."""
+    reads: ClassVar[Reads]
+    """What a model for it reads, as the registry of models has it."""
+    item_name: ClassVar[str]
+    """What one says to a single input that a model is asked about."""
+
+    class_names: tuple[str, ...]
+
+    @property
+    @abstractmethod
+    def input_shape(self) -> tuple[int, ...]:
+        """Of what a model is made for; see :func:`torchcaps.create_model`."""
+
+    @property
+    def multi_label(self) -> bool:
+        """Whether an item may have any number of classes."""
+        return False
+
+    @classmethod
+    @abstractmethod
+    def prepare(cls, recipe: Recipe, dataset: Dataset, files: Files) -> Prepared:
+        """Read the training data, and cut from it what training is watched by."""
+
+    @classmethod
+    def check_model(cls, name: str, data: str) -> None:
+        """Raise unless a model is one for this kind of data."""
+        if model_reads(name) != cls.reads:
+            raise RunError(
+                f"{data} has {cls.kind}, but the model {name} reads {model_reads(name)}: choose model.name among "
+                f"{', '.join(list_models(cls.reads))}.",
+                option="model.name",
+            )
+
+    def model_options(self, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+        """The options of a model, with those that the data decides about."""
+        return dict(options)
+
+    @abstractmethod
+    def to_header(self) -> dict[str, Any]:
+        """For the header of a weights file, with the keys of 0.1."""
+
+    @classmethod
+    @abstractmethod
+    def from_header(cls, values: Mapping[str, Any]) -> Task:
+        """Back from there; of the values nothing is believed."""
+
+    def write_files(self, folder: Path) -> None:
+        """Write what the task needs beside the weights."""
+
+    def read_files(self, folder: Path) -> Task:
+        """The task with what :meth:`write_files` wrote."""
+        return self
+
+    @abstractmethod
+    def evaluation_source(
+        self, dataset: Dataset, split: str, files: Files, crops: int | None = None, own: bool = True
+    ) -> Source:
+        """A split as the model sees it; data that it cannot be judged on is refused.
+
+        Args:
+            dataset: what to read.
+            split: of it.
+            files: where its files are.
+            crops: patches per image whose scores are averaged; not given: as in training. Not of texts.
+            own: it is the data that the model was trained on.
+        """
+
+    @abstractmethod
+    def list_items(self, inputs: Any) -> list[Any]:
+        """The single inputs in whatever a user gives, and a sentence for what is none."""
+
+    @abstractmethod
+    def name_item(self, item: Any, place: int) -> str:
+        """What an input is called in an answer."""
+
+    @abstractmethod
+    def read_items(self, items: Sequence[Any]) -> Iterator[Part]:
+        """Inputs as a model reads them, some at a time."""
+
+    def score(self, model: nn.Module, inputs: Tensor) -> Tensor:
+        """Activations of the class capsules, or a model's probabilities; of several patches per image the mean.
+
+        Shapes:
+            ``[B, C, H, W]``, ``[B, P, C, H, W]`` or token ids ``[B, L]`` → ``[B, classes]``.
+        """
+        patches = inputs.unbind(dim=1) if inputs.dim() == 5 else (inputs,)  # one after the other: memory as for one
+        with torch.inference_mode():
+            scores = [probabilities(model(patch), self.multi_label) for patch in patches]
+            return torch.stack(scores).mean(dim=0)
+
+    def measure(self, scores: Tensor, labels: Tensor) -> dict[str, Any]:
+        """What is reported of answers to test items; see :func:`~torchcaps.training.tasks.metrics.measure_answers`."""
+        return measure_answers(scores, labels, self.class_names)
+
+    def choose(self, labels: Sequence[str], scores: Sequence[float]) -> tuple[str, ...]:
+        """The classes that an answer names, of all by falling score: the first, or those that are present."""
+        if not self.multi_label:
+            return tuple(labels[:1])
+        return tuple(label for label, score in zip(labels, scores, strict=True) if score > PRESENT)

@@ -1,0 +1,115 @@
+"""When is an answer right? For one class, for several objects, and for any number of labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchcaps.models.output import ModelOutput
+
+PRESENT = 0.5
+"""A class is said to be present if its capsule is longer, or its probability larger, than this."""
+
+
+def probabilities(output: ModelOutput, multi_label: bool = False) -> Tensor:
+    """Lengths of the class capsules, or a model's logits as probabilities: ``[B, K]``."""
+    if output.capsules is not None:
+        return output.scores
+    return output.scores.sigmoid() if multi_label else output.scores.softmax(dim=1)
+
+
+def choose_classes(scores: Tensor, labels: Tensor) -> Tensor:
+    """The classes that are found, as flags bool ``[N, K]``: as many as there are labels, or those that are present.
+
+    Shapes:
+        scores ``[N, K]``; labels ``[N]``, ``[N, M]``, or flags bool ``[N, K]``.
+    """
+    if labels.dtype == torch.bool:
+        return scores > PRESENT
+    chosen = scores.topk(1 if labels.dim() == 1 else labels.shape[1], dim=1).indices
+    return torch.zeros_like(scores, dtype=torch.bool).scatter_(1, chosen, True)
+
+
+def flag_labels(labels: Tensor, classes: int) -> Tensor:
+    """Labels in any of the forms that :func:`choose_classes` takes, as flags bool ``[N, K]``."""
+    if labels.dtype == torch.bool:
+        return labels
+    flags = torch.zeros(len(labels), classes, dtype=torch.bool, device=labels.device)
+    return flags.scatter_(1, labels.view(len(labels), -1), True)
+
+
+def find_correct(scores: Tensor, labels: Tensor) -> Tensor:
+    """Which answers are right, float ``[N]``: exactly the classes that are there must be found.
+
+    Labels ``[N]``: the largest score is the label's. ``[N, M]``: the M largest are those of the M labels. Flags bool
+    ``[N, K]``: exactly the classes with a flag are present (exact match); scores are then probabilities.
+    """
+    if labels.dim() == 1:  # the same in one pass, since every training step asks
+        return (scores.argmax(dim=1) == labels).float()
+    return (choose_classes(scores, labels) == flag_labels(labels, scores.shape[1])).all(dim=1).float()
+
+
+def grade(output: ModelOutput, labels: Tensor) -> Tensor:
+    """Which answers of a model are right; see :func:`find_correct`."""
+    return find_correct(probabilities(output, True) if labels.dtype == torch.bool else output.scores, labels)
+
+
+def measure_answers(scores: Tensor, labels: Tensor, class_names: tuple[str, ...]) -> dict[str, Any]:
+    """Accuracy, and for each class precision, recall, F1 and how many items have it.
+
+    Where an item has one label there is a confusion matrix, a row for each label and a column for each answer; for
+    several objects the share of them that is found; for any number of labels the exact match, and precision, recall
+    and F1 over all decisions (micro) and as means over the items (samples). What is never said has precision 0.
+
+    Shapes:
+        scores ``[N, K]`` as probabilities; labels ``[N]``, ``[N, M]``, or flags bool ``[N, K]``.
+    """
+    accuracy = float(find_correct(scores, labels).double().mean())
+    measures: dict[str, Any] = {"accuracy": accuracy, "error_percent": 100 * (1 - accuracy)}
+    found, flags = choose_classes(scores, labels), flag_labels(labels, scores.shape[1])
+    per_class = _measure_classes(found, flags, class_names)
+    if labels.dtype == torch.bool:
+        measures |= {"exact_match": accuracy, **_measure_labels(found, flags)}
+    else:
+        if labels.dim() == 2:
+            measures["share_of_objects_found"] = float((found & flags).sum() / flags.sum())
+        measures["accuracy_per_class"] = {name: row["recall"] for name, row in per_class.items() if row["count"]}
+    measures["per_class"] = per_class
+    if labels.dim() == 1:
+        measures["confusion_matrix"] = _count_confusions(scores, labels).tolist()
+    return measures
+
+
+def _measure_classes(found: Tensor, flags: Tensor, class_names: tuple[str, ...]) -> dict[str, dict[str, float]]:
+    from torchmetrics.functional.classification import multilabel_f1_score, multilabel_precision, multilabel_recall
+
+    classes = len(class_names)
+    columns = {
+        name: measure(found.int(), flags.int(), num_labels=classes, average=None).tolist()
+        for name, measure in (
+            ("precision", multilabel_precision), ("recall", multilabel_recall), ("f1", multilabel_f1_score)
+        )
+    } if classes > 1 else {}  # fmt: skip
+    columns["count"] = flags.sum(dim=0).tolist()
+    return {name: {key: column[at] for key, column in columns.items()} for at, name in enumerate(class_names)}
+
+
+def _measure_labels(found: Tensor, flags: Tensor) -> dict[str, float]:
+    """Over all decisions, and as means over the items."""
+    from torchmetrics.functional.classification import binary_f1_score, binary_precision, binary_recall
+
+    kinds = {"precision": binary_precision, "recall": binary_recall, "f1": binary_f1_score}
+    pair = found.int(), flags.int()
+    overall = {name: float(measure(*pair)) for name, measure in kinds.items()}
+    return overall | {
+        f"{name}_of_samples": float(measure(*pair, multidim_average="samplewise").mean())
+        for name, measure in kinds.items()
+    }
+
+
+def _count_confusions(scores: Tensor, labels: Tensor) -> Tensor:
+    from torchmetrics.functional.classification import multiclass_confusion_matrix
+
+    return multiclass_confusion_matrix(scores.argmax(dim=1), labels, num_classes=scores.shape[1])
