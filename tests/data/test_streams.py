@@ -20,9 +20,9 @@ from torchcaps.data.images import Source
 from torchcaps.data.options import DataOptions, TextOptions
 from torchcaps.data.sources import evaluation_source, training_sources
 from torchcaps.data.splits import validation_cut
-from torchcaps.data.text.benchmarks import fold_numbers
-from torchcaps.data.text.sources import Texts, initial_vectors, load_texts, text_sources
-from torchcaps.data.viewpoints import render_instances, viewpoints_info
+from torchcaps.data.datasets.text_benchmarks import fold_numbers
+from torchcaps.data.text.texts import Texts, initial_vectors, load_texts, text_sources
+from torchcaps.data.synthetic.viewpoints import render_instances, viewpoints_info
 
 RECORDED = Path(__file__).with_name("streams.json")
 Fingerprint = dict[str, Any]

@@ -18,7 +18,7 @@ from torchcaps.data.options import DataOptions
 from torchcaps.data.preparation import PreparedImages
 from torchcaps.data.sources import evaluation_source
 from torchcaps.data.text.sets import TextSet
-from torchcaps.data.text.sources import Texts, is_text, load_texts
+from torchcaps.data.text.texts import Texts, is_text, load_texts
 from torchcaps.data.text.tokens import tokenize
 from torchcaps.io import write_text
 from torchcaps.progress import Progress, silent

@@ -20,7 +20,7 @@ from torchcaps.data.batches import TrainingBatches
 from torchcaps.data.files import print_progress
 from torchcaps.data.images import ImageSource
 from torchcaps.data.sources import training_sources
-from torchcaps.data.text.sources import Texts, initial_vectors, is_text, text_sources
+from torchcaps.data.text.texts import Texts, initial_vectors, is_text, text_sources
 from torchcaps.extras import comes_with_an_extra
 from torchcaps.io import write_text
 from torchcaps.machine import WeightLimit, free_memory

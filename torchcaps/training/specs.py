@@ -10,7 +10,7 @@ from typing import Any
 
 from torchcaps.data.images import ImageSource, check_names
 from torchcaps.data.preparation import Preparation, PreparedImages
-from torchcaps.data.text.sources import Texts, keeps_capitals
+from torchcaps.data.text.texts import Texts, keeps_capitals
 from torchcaps.data.text.vocabulary import Vocabulary
 from torchcaps.errors import TorchcapsError
 from torchcaps.io import parse_json
