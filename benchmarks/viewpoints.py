@@ -26,9 +26,9 @@ import torch
 
 from torchcaps import __version__
 from torchcaps.data.preparation import PreparedImages
-from torchcaps.data.small_norb import FAMILIAR_AZIMUTHS, FAMILIAR_ELEVATIONS, INFO_COLUMNS
+from torchcaps.data.datasets.small_norb import FAMILIAR_AZIMUTHS, FAMILIAR_ELEVATIONS, INFO_COLUMNS
 from torchcaps.data.sources import evaluation_source, preparation_of
-from torchcaps.data.viewpoints import viewpoints, viewpoints_info
+from torchcaps.data.synthetic.viewpoints import viewpoints, viewpoints_info
 from torchcaps.models import parameter_count
 from torchcaps.training.evaluation import measure
 from torchcaps.training.fit import train

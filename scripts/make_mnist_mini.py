@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from torchcaps.data.images import ImageSet
-from torchcaps.data.mnist import mnist
+from torchcaps.data.datasets.mnist import mnist
 
 SIZES = {"train": 5000, "test": 1000}
 SEED = 2017

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from torchcaps.data.text.benchmarks import MINI_FILE, POLARITY, read_lines
+from torchcaps.data.datasets.text_benchmarks import MINI_FILE, POLARITY, read_lines
 from torchcaps.data.text.sets import TextSet
 from torchcaps.data.text.tokens import tokenize
 

@@ -31,3 +31,7 @@ class StateError(TorchcapsError, RuntimeError):
 
 class FileError(TorchcapsError):
     """A file that cannot be read, or is not what it should be."""
+
+
+class DataError(TorchcapsError):
+    """Something is wrong with data that a user has given or asked for; the message says what to do."""

@@ -19,7 +19,16 @@ EXTRAS = {
 
 
 class MissingExtraError(TorchcapsError, ModuleNotFoundError):
-    """Something is not installed that a part of the package needs; the message says what to type."""
+    """Something is not installed that a part of the package needs; the message says what to type.
+
+    Args:
+        message: the sentence.
+        name: the module that is missing.
+    """
+
+    def __init__(self, message: object = "", name: str | None = None) -> None:
+        super().__init__(message)
+        self.name = name
 
 
 def missing_extra(error: ModuleNotFoundError) -> str:

@@ -198,7 +198,7 @@ class Run:
             dataset = make_dataset(options)
         else:
             options = replace(options, name=IN_MEMORY)
-            dataset = data if isinstance(data, Dataset) else make_memory_dataset(data, data, self.task.kind)
+            dataset = data if isinstance(data, Dataset) else make_memory_dataset(data, data, self.task.kind, self.classes)
         files = Files(data_dir or options.dir, notice=notice)
         return options.name, self.task.evaluation_source(dataset, split, files, crops, own=data is None)
 

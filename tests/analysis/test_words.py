@@ -10,7 +10,7 @@ from torchcaps.analysis.coloured import page, strengths, terminal_text
 from torchcaps.analysis.explain.words import TextAnswers, section_of_words
 from torchcaps.analysis.words import DecidingWords, NGrams, deciding_words, ngram_relevance, top_ngrams, word_relevance
 from torchcaps.data.text.sets import TextSet
-from torchcaps.data.text.sources import Texts
+from torchcaps.data.text.texts import Texts
 from torchcaps.training.fit import train
 from torchcaps.training.recipes import recipe_from_file
 from torchcaps.training.runs import RunError, load_model

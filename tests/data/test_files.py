@@ -12,9 +12,9 @@ import torch
 
 from torchcaps.data.files import RemoteFile, cache_folder, data_folders, fetch
 from torchcaps.data.idx import read_idx
-from torchcaps.data.images import DataError
+from torchcaps.errors import DataError
 
-mnist_module = importlib.import_module("torchcaps.data.mnist")
+mnist_module = importlib.import_module("torchcaps.data.datasets.mnist")
 
 
 def idx(array):

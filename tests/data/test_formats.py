@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 import torch
 
-from torchcaps.data.images import DataError
+from torchcaps.errors import DataError
 
 # By import_module: should the package export a function by its module's name, `import … as` would find that.
-cifar = importlib.import_module("torchcaps.data.cifar10")
-norb = importlib.import_module("torchcaps.data.small_norb")
-aff = importlib.import_module("torchcaps.data.affnist")
+cifar = importlib.import_module("torchcaps.data.datasets.cifar10")
+norb = importlib.import_module("torchcaps.data.datasets.small_norb")
+aff = importlib.import_module("torchcaps.data.datasets.affnist")
 
 RANDOM = np.random.default_rng(0)
 

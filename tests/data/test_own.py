@@ -8,9 +8,9 @@ import pytest
 import torch
 from PIL import Image
 
-from torchcaps.data.images import DataError
-from torchcaps.data.own import OwnData, fit_image, image_arrays, image_folder, read_image
-from torchcaps.data.own_arrays import stratified_cut
+from torchcaps.errors import DataError
+from torchcaps.data.image_folder import OwnData, fit_image, image_arrays, image_folder, read_image
+from torchcaps.data.image_arrays import stratified_cut
 
 GREY = np.arange(48, dtype=np.uint8).reshape(6, 8)
 

@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 
-from torchcaps.data import rendering
-from torchcaps.data.images import DataError
-from torchcaps.data.rendering import Light, box, ellipsoid, fitted, limb, render
-from torchcaps.data.small_norb import CATEGORIES, FAMILIAR_AZIMUTHS, FAMILIAR_ELEVATIONS
-from torchcaps.data.viewpoints import (
+from torchcaps.data.synthetic import rendering
+from torchcaps.errors import DataError
+from torchcaps.data.synthetic.rendering import Light, box, ellipsoid, fitted, limb, render
+from torchcaps.data.datasets.small_norb import CATEGORIES, FAMILIAR_AZIMUTHS, FAMILIAR_ELEVATIONS
+from torchcaps.data.synthetic.viewpoints import (
     AZIMUTHS,
     BACKGROUND,
     ELEVATIONS,
@@ -184,7 +184,7 @@ def test_sizes_and_names(monkeypatch):
         count = len(instances) * len(azimuths) * len(elevations) * len(LIGHTS) * len(CATEGORIES)
         return torch.zeros(1, 1, IMAGE_SIZE, IMAGE_SIZE, dtype=torch.uint8).expand(count, -1, -1, -1)
 
-    monkeypatch.setattr("torchcaps.data.viewpoints.render_instances", nothing)
+    monkeypatch.setattr("torchcaps.data.synthetic.viewpoints.render_instances", nothing)
     counts = {}
     for protocol, splits in (("instance", 2), ("azimuth", 3), ("elevation", 3)):
         for split in ("train", "test", "familiar")[:splits]:
@@ -227,9 +227,9 @@ def test_info_says_how_each_image_was_made():
 
 
 def test_a_split_is_the_same_twice_and_the_part_of_the_whole_that_info_says(monkeypatch):
-    monkeypatch.setattr("torchcaps.data.viewpoints.INSTANCES", {"train": (4,), "test": (0,)})
-    monkeypatch.setattr("torchcaps.data.viewpoints.AZIMUTHS", (0, 160, 300))
-    monkeypatch.setattr("torchcaps.data.viewpoints.ELEVATIONS", (30, 35, 40, 45))
+    monkeypatch.setattr("torchcaps.data.synthetic.viewpoints.INSTANCES", {"train": (4,), "test": (0,)})
+    monkeypatch.setattr("torchcaps.data.synthetic.viewpoints.AZIMUTHS", (0, 160, 300))
+    monkeypatch.setattr("torchcaps.data.synthetic.viewpoints.ELEVATIONS", (30, 35, 40, 45))
     info, whole = viewpoints_info("test"), viewpoints("test")
     assert torch.equal(whole.images, viewpoints("test").images)
     known = {

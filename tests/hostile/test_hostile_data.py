@@ -14,12 +14,12 @@ import pytest
 from watching import CANARY, assert_sentence, watched
 
 from torchcaps.data.idx import read_idx
-from torchcaps.data.images import DataError
+from torchcaps.errors import DataError
 from torchcaps.data.options import DataOptions
-from torchcaps.data.own import image_arrays
-from torchcaps.data.small_norb import read_matrix
+from torchcaps.data.image_folder import image_arrays
+from torchcaps.data.datasets.small_norb import read_matrix
 from torchcaps.data.sources import training_sources
-from torchcaps.data.text.own import text_file
+from torchcaps.data.text.files import text_file
 from torchcaps.data.text.sets import read_content
 from torchcaps.data.text.vectors import word_vectors
 from torchcaps.data.text.vocabulary import Vocabulary

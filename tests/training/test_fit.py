@@ -16,7 +16,8 @@ import torch
 from safetensors.torch import save_file
 
 from torchcaps import create_model
-from torchcaps.data.images import Batch, DataError
+from torchcaps.data.images import Batch
+from torchcaps.errors import DataError
 from torchcaps.losses import spread_margin_by_epoch
 from torchcaps.models import ModelOutput
 from torchcaps.training import callbacks, checkpoints, fit, runs

@@ -9,7 +9,8 @@ from PIL import Image
 
 from torchcaps import create_model
 from torchcaps.cli import main
-from torchcaps.data.images import DataError, ImageSet
+from torchcaps.data.images import ImageSet
+from torchcaps.errors import DataError
 from torchcaps.data.options import DataOptions
 from torchcaps.data.preparation import Preparation
 from torchcaps.data.sources import DataSet, evaluation_source

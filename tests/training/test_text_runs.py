@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from torchcaps.capsules import Capsules
-from torchcaps.data.images import DataError
+from torchcaps.errors import DataError
 from torchcaps.data.options import DataOptions
 from torchcaps.data.text.vocabulary import Vocabulary
 from torchcaps.models import ModelOutput

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.capsules import Capsules
-from torchcaps.data.text.sources import MOST_NUMBERS
+from torchcaps.data.text.texts import MOST_NUMBERS
 from torchcaps.data.text.tokens import tokenize
 from torchcaps.data.text.vocabulary import UNKNOWN, Vocabulary
 from torchcaps.models.text import CapsuleBranch, TextCapsNet

@@ -71,7 +71,7 @@ def _list(arguments: argparse.Namespace) -> int:
 
 def _texts(arguments: argparse.Namespace) -> dict[str, dict[str, str]]:
     from torchcaps.data.files import data_folders, find_file
-    from torchcaps.data.text.benchmarks import BENCHMARKS
+    from torchcaps.data.datasets.text_benchmarks import BENCHMARKS
 
     folders = [folder / "text" for folder in data_folders(arguments.data_dir)]
     listed = {}
@@ -96,7 +96,7 @@ def _show(arguments: argparse.Namespace, found: list[Checked]) -> int:
 
 def _check_texts(arguments: argparse.Namespace) -> int:
     from torchcaps.data.options import DataOptions, TextOptions
-    from torchcaps.data.text.sources import load_texts
+    from torchcaps.data.text.texts import load_texts
 
     found = []
     for split in ("train", "test"):
@@ -112,7 +112,7 @@ def _check(arguments: argparse.Namespace, download: bool) -> int:
     from torchcaps.data.files import print_progress
     from torchcaps.data.options import DataOptions
     from torchcaps.data.sources import COMPOSED, DATA_SETS, evaluation_source, load_images
-    from torchcaps.data.text.sources import is_text
+    from torchcaps.data.text.texts import is_text
 
     name = arguments.name
     if is_text(name):
@@ -135,7 +135,7 @@ def _check(arguments: argparse.Namespace, download: bool) -> int:
         named = dict(zip(data.class_names, counts, strict=True))
         found.append(Checked(split, "images", len(data), "×".join(map(str, shape)), named))
         if name == "small-norb":
-            from torchcaps.data.small_norb import small_norb_info  # which the other protocols need
+            from torchcaps.data.datasets.small_norb import small_norb_info  # which the other protocols need
 
             small_norb_info(split, arguments.data_dir, download=download, progress=print_progress)
     return _show(arguments, found)

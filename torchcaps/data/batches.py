@@ -6,14 +6,15 @@ from collections.abc import Iterator
 
 import torch
 
-from torchcaps.data.images import Batch, DataError, Source
+from torchcaps.data.images import Batch, Source
 from torchcaps.data.randomness import Stream, sub_seed
+from torchcaps.errors import DataError
 
 
 class TrainingBatches:
     """Shuffled batches. Everything follows from seed, epoch and position, so an epoch can be taken up anywhere.
 
-    The rest of an epoch that does not fill a batch is left out; which that are changes every epoch. With several
+    Items that would not fill the last batch are left out of an epoch, other ones of every epoch. With several
     processes, each gets its part of the same global batches.
 
     Args:
@@ -30,7 +31,8 @@ class TrainingBatches:
         if batch_size > len(source):
             raise DataError(
                 f"a batch of {batch_size} is larger than the {len(source)} training {source.kind}: choose a smaller "
-                "--training.batch_size."
+                "batch size.",
+                option="training.batch_size",
             )
         self.source, self.batch_size, self.seed, self.rank, self.world = source, batch_size, seed, rank, world
         self.epoch = self.position = 0

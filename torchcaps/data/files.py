@@ -9,13 +9,13 @@ import sys
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchcaps.data.images import DataError
+from torchcaps.errors import DataError
 
-Progress = Callable[[str, int, int | None], None]
+DownloadProgress = Callable[[str, int, int | None], None]
 """Called with a file's name, bytes so far, and the expected number or None."""
 
 
@@ -57,7 +57,7 @@ def find_file(folders: Sequence[Path], name: str) -> Path | None:
 
 
 def require_file(
-    data_set: str, folders: Sequence[Path], file: RemoteFile, download: bool, progress: Progress | None = None
+    data_set: str, folders: Sequence[Path], file: RemoteFile, download: bool, progress: DownloadProgress | None = None
 ) -> Path:
     """A data set's file, found in one of the folders or else downloaded to the first of them."""
     found = find_file(folders, file.name)
@@ -80,26 +80,26 @@ def print_progress(name: str, done: int, total: int | None) -> None:
         print(f"\r{name}: {done / 1e6:.1f}{part} MB", end=end, file=sys.stderr, flush=True)  # noqa: T201
 
 
-def file_md5(path: Path) -> str:
-    """The md5 of a file, as published checksums have it."""
-    digest = hashlib.md5(usedforsecurity=False)
+def read_parts(path: Path) -> Iterator[bytes]:
+    """The content of a file, a part at a time."""
     with path.open("rb") as file:
         while part := file.read(1 << 20):
-            digest.update(part)
-    return digest.hexdigest()
+            yield part
 
 
-def check_md5(path: Path, expected: str) -> None:
-    """Refuse a file whose content is not the published one."""
-    found = file_md5(path)
-    if found != expected:
+def check_md5(path: Path, content: Iterable[bytes | bytearray], expected: str) -> None:
+    """Refuse content, of a file or unpacked from it, whose md5 is not the published one."""
+    digest = hashlib.md5(usedforsecurity=False)
+    for part in content:
+        digest.update(part)
+    if digest.hexdigest() != expected:
         raise DataError(
-            f"{path} is damaged or another version: its md5 is {found}, the published file has {expected}. "
-            "Delete it and fetch it again."
+            f"{path} is damaged or another version: the md5 of its content is {digest.hexdigest()}, the published file "
+            f"has {expected}. Delete it and fetch it again."
         )
 
 
-def fetch(file: RemoteFile, folder: Path, progress: Progress | None = None, timeout: float = 30) -> Path:
+def fetch(file: RemoteFile, folder: Path, progress: DownloadProgress | None = None, timeout: float = 30) -> Path:
     """Download a file into a folder. It appears under its name only when it is complete and its md5 is right."""
     folder.mkdir(parents=True, exist_ok=True)
     handle, partial = tempfile.mkstemp(prefix=f".{file.name}.", dir=folder)
@@ -112,7 +112,7 @@ def fetch(file: RemoteFile, folder: Path, progress: Progress | None = None, time
                 done += len(part)
                 if progress:
                     progress(file.name, done, int(total) if total else None)
-        check_md5(Path(partial), file.md5)
+        check_md5(Path(partial), read_parts(Path(partial)), file.md5)
         target = folder / file.name
         os.replace(partial, target)
         return target

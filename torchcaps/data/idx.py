@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from torchcaps.data.images import DataError
-from torchcaps.errors import FileError
+from torchcaps.data.files import check_md5
+from torchcaps.errors import DataError, FileError
 from torchcaps.io import read_bytes, unpack_gzip
 
 
@@ -39,9 +38,7 @@ def read_idx(path: Path, dimensions: int, md5: str | None = None) -> Tensor:
             f"{path} is cut short or damaged: {'×'.join(map(str, shape))} numbers were announced, "
             f"{len(content) - header} are there. Fetch it again."
         )
-    if md5 and hashlib.md5(content, usedforsecurity=False).hexdigest() != md5:
-        raise DataError(
-            f"{path} is damaged or another version: its md5 is not the published one. Delete it and fetch it again."
-        )
+    if md5:
+        check_md5(path, [content], md5)
     array = torch.frombuffer(bytearray(content), dtype=torch.uint8)
     return array[header:].view(*shape)

@@ -10,12 +10,8 @@ import torch
 from torch import Tensor
 
 from torchcaps.data.randomness import random_integers
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import DataError
 from torchcaps.io import printable
-
-
-class DataError(TorchcapsError):
-    """Something is wrong with data that a user has given or asked for; the message says what to do."""
 
 
 def check_names(names: Sequence[str]) -> None:
@@ -35,7 +31,7 @@ class Batch(NamedTuple):
     """What a model trains on.
 
     ``inputs``: images float in 0 … 1 or standardised ``[B, C, H, W]``, at test also P patches of each
-    ``[B, P, C, H, W]``; or numbers of words int64 ``[B, L]``. ``labels`` int64 ``[B]``, ``[B, M]`` for M objects, or
+    ``[B, P, C, H, W]``; or token ids int64 ``[B, L]``. ``labels`` int64 ``[B]``, ``[B, M]`` for M objects, or
     bool ``[B, K]`` where any of the K classes may be present. ``targets``: what a decoder should draw, in 0 … 1,
     ``[B, C, H, W]`` or one image per object ``[B, M, C, H, W]``.
     """
@@ -103,23 +99,28 @@ class Source(Protocol):
 
 
 class ImageSource(Source, Protocol):
-    """A source of images of one size."""
+    """A source of images of one size.
+
+    ``image_shape`` is channels, height and width of an image as it is in the data, ``input_shape`` of what a network is
+    given of it.
+    """
 
     image_shape: tuple[int, int, int]
+    input_shape: tuple[int, int, int]
 
 
-class OfImages:
-    """What all sources of images share."""
+class InOrder:
+    """What all sources of images share: one object in each, and batches in the order of the data."""
 
     kind = "images"
     objects = 1
 
     def evaluation_parts(self, indices: Tensor, batch_size: int) -> Sequence[Tensor]:
-        """In order."""
+        """See :class:`Source`."""
         return torch.split(indices, batch_size)
 
 
-class Images(OfImages):
+class Images(InOrder):
     """An image set as a source, shifted by up to ``shift`` pixels in each direction, filled with black.
 
     Args:
@@ -131,11 +132,12 @@ class Images(OfImages):
     def __init__(self, data: ImageSet, shift: int = 0, mirror: bool = False) -> None:
         self.data, self.shift, self.mirror = data, shift, mirror
         self.class_names, self.image_shape = data.class_names, data.image_shape
+        self.input_shape = self.image_shape
 
     def __len__(self) -> int:
         return len(self.data)
 
-    def moved(self, indices: Tensor, seed: int) -> Tensor:
+    def move(self, indices: Tensor, seed: int) -> Tensor:
         """The images of these indices, mirrored and shifted, uint8 ``[B, C, H, W]``."""
         images = self.data.images[indices]
         if self.mirror:
@@ -144,16 +146,16 @@ class Images(OfImages):
         if not self.shift:
             return images
         offsets = random_integers(seed, indices, 2, 2 * self.shift + 1) - self.shift
-        return placed(images, offsets, images.shape[-2:])
+        return place(images, offsets, images.shape[-2:])
 
     def batch(self, indices: Tensor, seed: int) -> Batch:
         """See :class:`Source`."""
-        pixels = self.moved(indices, seed).float() / 255
+        pixels = self.move(indices, seed).float() / 255
         return Batch(pixels, self.data.labels[indices], pixels)
 
 
-def placed(images: Tensor, offsets: Tensor, canvas: Sequence[int]) -> Tensor:
-    """Images in the middle of a canvas, each moved by its own offset; what leaves the canvas is cut, the rest is black.
+def place(images: Tensor, offsets: Tensor, canvas: Sequence[int]) -> Tensor:
+    """Lay images on the middle of a canvas, each moved by its own offset; what leaves it is cut, the rest is black.
 
     Shapes:
         images ``[B, C, H, W]``, offsets ``[B, 2]`` (down, right) → ``[B, C, *canvas]``.

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from torchcaps.data.images import DataError
-from torchcaps.errors import FileError
+from torchcaps.errors import DataError, FileError
 from torchcaps.io import MOST_RATIO, MOST_UNPACKED, require_regular
 from torchcaps.machine import require_memory
 

@@ -79,7 +79,7 @@ def _inside_png(content: bytes) -> Inside:
         if kind in _CHUNKS or not kind.isalpha():
             kept.append(content[place:end])
         elif kind in (b"eXIf", b"iTXt") and turn is None:
-            turn = turned(content[place + 8 : end - 4])
+            turn = read_turn(content[place + 8 : end - 4])
         place = len(content) if kind == b"IEND" else end
     else:
         raise UnreadableError(f"it has more than {MOST_PARTS:,} parts")
@@ -97,7 +97,7 @@ def _inside_jpeg(content: bytes) -> Inside:
         if kind in _FRAMES - _HUFFMAN:
             raise UnreadableError("its pixels are not coded as in other JPEG files")
         if kind == _EXIF and turn is None:
-            turn = turned(content[start + 4 : end])
+            turn = read_turn(content[start + 4 : end])
         if kind in (_JFIF, _ADOBE) or not (_JFIF <= kind < 0xF0 or kind == _REMARK):  # these two tell of colours
             kept.append(content[start:end])
         if number > MOST_PARTS or len(kept) > MOST_TABLES:
@@ -127,7 +127,7 @@ def _segments(content: bytes) -> Iterator[tuple[int, int, int]]:
             return
 
 
-def turned(remarks: bytes) -> int | None:
+def read_turn(remarks: bytes) -> int | None:
     """How EXIF or XMP data says that a picture is to be turned, 1 … 8; None if it does not."""
     exif = remarks.removeprefix(b"Exif\0\0")
     order = {b"II\x2a\0": "<", b"MM\0\x2a": ">"}.get(exif[:4])

@@ -12,15 +12,23 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from torchcaps.data.images import DataError
-from torchcaps.data.picture_files import MOST_BYTES, Pieces, UnreadableError, exif_of, inside, require_modest, turned
-from torchcaps.errors import FileError
+from torchcaps.data.picture_files import MOST_BYTES, Pieces, UnreadableError, exif_of, inside, read_turn, require_modest
+from torchcaps.errors import DataError, FileError
 from torchcaps.io import printable, read_bytes
 
 if TYPE_CHECKING:
     from PIL import Image as Pillow
 
-__all__ = ["FORMATS", "UnreadableError", "fit_image", "opened", "read_image", "require_pillow", "smaller", "upright"]
+__all__ = [
+    "FORMATS",
+    "UnreadableError",
+    "fit_image",
+    "open_image",
+    "read_image",
+    "require_pillow",
+    "smaller",
+    "upright",
+]
 
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP")
 """By content. Not EPS, for which Pillow starts Ghostscript, nor TIFF, which has tiles of any size in any packing."""
@@ -46,7 +54,7 @@ def read_image(path: str | os.PathLike[str], shape: tuple[int, int, int]) -> Ten
     """
     require_pillow()
     try:
-        with opened(Path(path)) as image:
+        with open_image(Path(path)) as image:
             return fit_image(image, shape)
     except UnreadableError as reason:
         raise DataError(f"{path} cannot be read as an image: {reason}. Give a PNG or JPEG file.") from reason
@@ -155,10 +163,10 @@ def require_pillow() -> None:
 
 
 @contextmanager
-def opened(
+def open_image(
     source: Path | BytesIO, formats: tuple[str, ...] = FORMATS, most_pixels: int | None = None
 ) -> Iterator[Pillow.Image]:
-    """The open image; whatever goes wrong, also inside the ``with``, becomes an :class:`UnreadableError`.
+    """Open an image; whatever goes wrong, also inside the ``with``, becomes an :class:`UnreadableError`.
 
     Args:
         source: a file, or its content.
@@ -195,6 +203,6 @@ def _forget_remarks(image: Pillow.Image, turn: int | None) -> None:
     remarks = [image.info.pop(key, None) for key in ("exif", "xmp")]  # of WebP; of others nothing is left by now
     for remark in remarks:
         if turn is None and isinstance(remark, bytes):
-            turn = turned(remark)
+            turn = read_turn(remark)
     if turn is not None:
         image.info["exif"] = exif_of(turn)

@@ -9,8 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torchcaps.data.images import Batch, DataError, Images, ImageSet, placed
+from torchcaps.data.images import Batch, Images, ImageSet, place
+from torchcaps.data.options import DataOptions, check_augmentation, check_preparation
 from torchcaps.data.randomness import random_bits, random_uniform
+from torchcaps.errors import DataError
 from torchcaps.machine import require_memory
 
 AT_A_TIME = 1024  # images that are resized together: as floating-point numbers they take four times the memory
@@ -41,55 +43,57 @@ class Preparation:
     crops: int = 1
 
     def __post_init__(self) -> None:
-        for name, value in (("resize", self.resize), ("crop", self.crop)):
-            if value is not None and value < 1:
-                raise DataError(f"--data.{name} is a number of pixels, at least 1; got {value}.")
-        if self.crops not in (1, len(THIRTEEN)):
-            raise DataError(f"--data.crops must be 1 (the centre) or {len(THIRTEEN)}, got {self.crops}.")
-        if self.crops > 1 and self.crop is None:
-            raise DataError(f"--data.crops {self.crops} needs the side of the patches: give --data.crop, such as 32.")
+        check_preparation(self.resize, self.crop, self.crops)
 
-    def resized_shape(self, shape: tuple[int, int, int]) -> tuple[int, int, int]:
+    @classmethod
+    def from_options(cls, options: DataOptions) -> Preparation:
+        """What the options do to an image before a model sees it, in training and after."""
+        return cls(options.resize, options.standardize, options.crop, options.crops)
+
+    def resize_shape(self, image_shape: tuple[int, int, int]) -> tuple[int, int, int]:
         """Channels, height and width after ``resize``."""
-        channels, height, width = shape
+        channels, height, width = image_shape
         if self.resize is None:
-            return shape
+            return image_shape
         scale = self.resize / min(height, width)
         return channels, round(height * scale), round(width * scale)
 
-    def image_shape(self, shape: tuple[int, int, int]) -> tuple[int, int, int]:
-        """Channels, height and width of what the model sees of images that had ``shape``; refuses too large a crop."""
-        channels, height, width = self.resized_shape(shape)
+    def input_shape(self, image_shape: tuple[int, int, int]) -> tuple[int, int, int]:
+        """Channels, height and width of what the network is given of such images; refuses too large a crop."""
+        channels, height, width = self.resize_shape(image_shape)
         if self.crop is None:
             return channels, height, width
         if self.crop > min(height, width):
-            after = "" if self.resize is None else f" after --data.resize {self.resize}"
+            after = "" if self.resize is None else f" after resize {self.resize}"
             raise DataError(
-                f"--data.crop {self.crop} is larger than the images, which are {height}×{width}{after}: choose at most "
-                f"{min(height, width)}."
+                f"crop {self.crop} is larger than the images, which are {height}×{width}{after}: choose at most "
+                f"{min(height, width)}.",
+                option="crop",
             )
         return channels, self.crop, self.crop
 
-    def resized(self, images: Tensor) -> Tensor:
-        """``resize``: the mean of the pixels for a whole factor, such as 96 → 48, else bilinear without aliasing.
+    def resize_images(self, images: Tensor) -> Tensor:
+        """Bring images to the size of ``resize``.
+
+        For a whole factor, such as 96 → 48, by the mean of the pixels, else bilinear without aliasing.
 
         Shapes:
             uint8 ``[N, C, H, W]`` → uint8 ``[N, C, h, w]``.
         """
         channels, height, width = images.shape[1:]
-        new = self.resized_shape((channels, height, width))
+        new = self.resize_shape((channels, height, width))
         if new == (channels, height, width):
             return images
         needed = (len(images) + 8 * min(len(images), AT_A_TIME)) * math.prod(new)  # some of them as float, twice
         what = f"{len(images):,} images resized to {new[1]:,}×{new[2]:,}"
-        require_memory(needed, what, "Choose a smaller data.resize.")
-        found = images.new_empty(len(images), *new)
+        require_memory(needed, what, "Choose a smaller resize.")
+        resized = images.new_empty(len(images), *new)
         for start in range(0, len(images), AT_A_TIME):
             some = images[start : start + AT_A_TIME].float()
-            found[start : start + AT_A_TIME] = _scaled(some, new[1:]).round().clamp(0, 255).to(torch.uint8)
-        return found
+            resized[start : start + AT_A_TIME] = _scale(some, new[1:]).round().clamp(0, 255).to(torch.uint8)
+        return resized
 
-    def values(self, images: Tensor) -> Tensor:
+    def scale_values(self, images: Tensor) -> Tensor:
         """The pixels as numbers: 0 … 1, or standardised.
 
         Shapes:
@@ -104,17 +108,17 @@ class Preparation:
         squared = count * levels.square().sum(dim=1, keepdim=True) - total.square()  # variance · count²
         return ((count * levels - total) / squared.double().sqrt().clamp_min(1)).float().view(images.shape)
 
-    def centre(self, images: Tensor) -> Tensor:
+    def cut_centre(self, images: Tensor) -> Tensor:
         """The central patch ``[..., crop, crop]``, or the whole images without ``crop``."""
         return self._at(images, CENTRE)[0]
 
-    def patches(self, images: Tensor) -> Tensor:
+    def cut_patches(self, images: Tensor) -> Tensor:
         """What the model is shown of images that are resized already.
 
         Shapes:
             uint8 ``[B, C, H, W]`` → float ``[B, crops, C, h, w]``.
         """
-        return torch.stack(self._at(self.values(images), CENTRE if self.crops == 1 else THIRTEEN), dim=1)
+        return torch.stack(self._at(self.scale_values(images), CENTRE if self.crops == 1 else THIRTEEN), dim=1)
 
     def _at(self, images: Tensor, places: list[tuple[int, int]]) -> list[Tensor]:
         if self.crop is None:
@@ -124,12 +128,38 @@ class Preparation:
         return [images[..., row : row + self.crop, column : column + self.crop] for row, column in corners]
 
 
-def _scaled(images: Tensor, size: tuple[int, int]) -> Tensor:
+def _scale(images: Tensor, size: tuple[int, int]) -> Tensor:
     height, width = images.shape[-2:]
     factor = height // size[0]
     if (height, width) == (factor * size[0], factor * size[1]):
         return F.avg_pool2d(images, factor)
     return F.interpolate(images, list(size), mode="bilinear", antialias=True)
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """What is random about a training image.
+
+    Args:
+        shift: it is moved by up to so many pixels in each direction, filled with black.
+        mirror: half of the images have left and right exchanged.
+        brightness: a number up to so much, either way, is added: 1 is white, or with standardised images one standard
+            deviation.
+        contrast: the differences from an image's mean are multiplied by 1 ± up to so much.
+    """
+
+    shift: int = 0
+    mirror: bool = False
+    brightness: float = 0.0
+    contrast: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_augmentation(self.shift, self.brightness, self.contrast)
+
+    @classmethod
+    def from_options(cls, options: DataOptions) -> Augmentation:
+        """What the options do to training images."""
+        return cls(options.shift, options.mirror, options.brightness, options.contrast)
 
 
 class PreparedImages(Images):
@@ -145,16 +175,16 @@ class PreparedImages(Images):
     """
 
     def __init__(self, data: ImageSet, preparation: Preparation, shift: int = 0, mirror: bool = False) -> None:
-        super().__init__(replace(data, images=preparation.resized(data.images)), shift, mirror)
-        self.preparation, self.picture_shape = preparation, data.image_shape
-        self.image_shape = preparation.image_shape(data.image_shape)
+        super().__init__(replace(data, images=preparation.resize_images(data.images)), shift, mirror)
+        self.preparation, self.image_shape = preparation, data.image_shape
+        self.input_shape = preparation.input_shape(data.image_shape)
 
     def batch(self, indices: Tensor, seed: int) -> Batch:
         """See :class:`~torchcaps.data.images.Source`."""
-        images = self.moved(indices, seed)
-        patches = self.preparation.patches(images)
+        images = self.move(indices, seed)
+        patches = self.preparation.cut_patches(images)
         shown = patches if self.preparation.crops > 1 else patches[:, 0]
-        return Batch(shown, self.data.labels[indices], self.preparation.centre(images).float() / 255)
+        return Batch(shown, self.data.labels[indices], self.preparation.cut_centre(images).float() / 255)
 
 
 class AugmentedImages(PreparedImages):
@@ -165,29 +195,18 @@ class AugmentedImages(PreparedImages):
     Args:
         data: as in :class:`PreparedImages`.
         preparation: as in :class:`PreparedImages`; one patch per image.
-        shift: as in :class:`PreparedImages`; 0 with a crop.
-        mirror: as in :class:`PreparedImages`.
-        brightness: a number up to so much, either way, is added to a patch: 1 is white, or one standard deviation.
-        contrast: a patch's differences from its mean are multiplied by 1 ± up to so much.
+        augmentation: what is random; no shift with a crop.
     """
 
-    def __init__(
-        self,
-        data: ImageSet,
-        preparation: Preparation,
-        shift: int = 0,
-        mirror: bool = False,
-        brightness: float = 0,
-        contrast: float = 0,
-    ) -> None:
-        super().__init__(data, preparation, shift, mirror)
-        self.brightness, self.contrast = brightness, contrast
+    def __init__(self, data: ImageSet, preparation: Preparation, augmentation: Augmentation) -> None:
+        super().__init__(data, preparation, augmentation.shift, augmentation.mirror)
+        self.augmentation = augmentation
 
     def batch(self, indices: Tensor, seed: int) -> Batch:
         """See :class:`~torchcaps.data.images.Source`."""
-        images = self.moved(indices, seed)
-        values, pixels = (self._cut(part, indices, seed) for part in (self.preparation.values(images), images))
-        return Batch(self._lit(values, indices, seed), self.data.labels[indices], pixels.float() / 255)
+        images = self.move(indices, seed)
+        values, pixels = (self._cut(part, indices, seed) for part in (self.preparation.scale_values(images), images))
+        return Batch(self._light(values, indices, seed), self.data.labels[indices], pixels.float() / 255)
 
     def _cut(self, images: Tensor, indices: Tensor, seed: int) -> Tensor:
         """A patch of each image, every place with the same chance."""
@@ -196,13 +215,14 @@ class AugmentedImages(PreparedImages):
             return images
         room = torch.tensor(images.shape[-2:]) - crop
         corners = random_bits(seed, indices, 2) % (room + 1)
-        return placed(images, (room + 1) // 2 - corners, (crop, crop))  # which counts from the middle
+        return place(images, (room + 1) // 2 - corners, (crop, crop))  # which counts from the middle
 
-    def _lit(self, patches: Tensor, indices: Tensor, seed: int) -> Tensor:
-        """Brightness and contrast of each patch."""
-        if not self.brightness and not self.contrast:
+    def _light(self, patches: Tensor, indices: Tensor, seed: int) -> Tensor:
+        """Change brightness and contrast of each patch."""
+        brightness, contrast = self.augmentation.brightness, self.augmentation.contrast
+        if not brightness and not contrast:
             return patches
         # Two numbers of their own: the first two decide place or shift.
         random = 2 * random_uniform(seed, indices, 4)[:, 2:, None, None, None] - 1
         mean = patches.double().mean(dim=(1, 2, 3), keepdim=True).float()  # rounded alike in every batch
-        return (patches - mean) * (1 + self.contrast * random[:, 1]) + (mean + self.brightness * random[:, 0])
+        return (patches - mean) * (1 + contrast * random[:, 1]) + (mean + brightness * random[:, 0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from torchcaps.data.composed import ShiftedDigits
+from torchcaps.data.synthetic.composed import ShiftedDigits
 from torchcaps.experiments.base import (
     CAPSULES,
     CNN,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from torch import nn
 
-from torchcaps.data.composed import AffineDigits
+from torchcaps.data.synthetic.composed import AffineDigits
 from torchcaps.data.images import Images, ImageSet, ImageSource
 from torchcaps.data.sources import evaluation_source, load_images
 from torchcaps.experiments.base import Context, Setting

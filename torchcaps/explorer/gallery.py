@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from torchcaps.data.images import DataError
+from torchcaps.errors import DataError
 from torchcaps.data.randomness import Stream, sub_seed
 from torchcaps.data.sources import evaluation_source
 from torchcaps.errors import InputError

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from torchcaps.data.text.benchmarks import BENCHMARKS, text_set
+from torchcaps.data.datasets.text_benchmarks import BENCHMARKS, text_set
 from torchcaps.data.text.vectors import word_vectors
 from torchcaps.data.text.vocabulary import Vocabulary
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from torchcaps.data.images import DataError
-from torchcaps.data.text.own import text_file
+from torchcaps.errors import DataError
+from torchcaps.data.text.files import text_file
 
 ROWS = [(f"sentence {index}, so", ["ham", "spam", "ham"][index % 3]) for index in range(15)]
 

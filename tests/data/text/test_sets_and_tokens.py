@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchcaps.data.images import DataError
+from torchcaps.errors import DataError
 from torchcaps.data.text.sets import TextSet
 from torchcaps.data.text.tokens import tokenize
 

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from torchcaps.data.images import DataError
+from torchcaps.errors import DataError
 from torchcaps.data.options import DataOptions, TextOptions
-from torchcaps.data.text import sources
+from torchcaps.data.text import texts as texts_module
 from torchcaps.data.text.sets import TextSet
-from torchcaps.data.text.sources import Texts, initial_vectors, is_text, load_texts, text_sources
+from torchcaps.data.text.texts import Texts, initial_vectors, is_text, load_texts, text_sources
 from torchcaps.data.text.vocabulary import Vocabulary
 
 

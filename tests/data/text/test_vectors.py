@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from torchcaps.data.images import DataError
+from torchcaps.errors import DataError
 from torchcaps.data.text.vectors import random_vectors, word_vectors
 from torchcaps.data.text.vocabulary import Vocabulary
 

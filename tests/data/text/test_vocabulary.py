@@ -2,7 +2,7 @@
 
 import pytest
 
-from torchcaps.data.images import DataError
+from torchcaps.errors import DataError
 from torchcaps.data.text.vocabulary import PADDING, UNKNOWN, Vocabulary
 
 TEXTS = [("b", "a", "c"), ("c", "b"), ("c", "é"), ()]

@@ -15,7 +15,7 @@ from torchcaps.analysis.pages import Section, text
 from torchcaps.analysis.words import DecidingWords, deciding_words, top_ngrams
 from torchcaps.data.options import DataOptions
 from torchcaps.data.randomness import Stream, sub_seed
-from torchcaps.data.text.sources import Texts
+from torchcaps.data.text.texts import Texts
 from torchcaps.models.text import TextCapsNet
 from torchcaps.training.evaluation import class_scores, evaluation_texts
 from torchcaps.training.metrics import PRESENT

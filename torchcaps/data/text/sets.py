@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from torchcaps.data.images import DataError, check_names
-from torchcaps.errors import FileError
+from torchcaps.data.images import check_names
+from torchcaps.errors import DataError, FileError
 from torchcaps.io import read_bytes, unpack_gzip
 
 Tokens = tuple[str, ...]

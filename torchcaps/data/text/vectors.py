@@ -7,25 +7,29 @@ import os
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from torchcaps.checks import require_count
-from torchcaps.data.images import DataError
 from torchcaps.data.npz import read_arrays, read_headers
-from torchcaps.data.randomness import random_uniform
+from torchcaps.data.options import TextOptions
+from torchcaps.data.randomness import Stream, random_uniform, sub_seed
 from torchcaps.data.text.vocabulary import PADDING, Vocabulary
+from torchcaps.errors import DataError
 from torchcaps.machine import require_memory
-
-if TYPE_CHECKING:
-    pass
 
 RANDOM_RANGE = 0.25
 MOST_LINE = 1_000_000
 EXPECTED = "Expected lines of a word and its numbers, as GloVe has them, or an .npz with words and vectors."
 Found = dict[str, list[float]]
+
+
+def initial_vectors(text: TextOptions, vocabulary: Vocabulary, seed: int) -> tuple[Tensor, int | None]:
+    """Vectors ``[V, D]`` to begin with, and how many words the file of vectors had; None without a file."""
+    if text.vectors is None:
+        return random_vectors(vocabulary, text.vector_size, sub_seed(seed, Stream.WORD_VECTORS)), None
+    return word_vectors(text.vectors, vocabulary, seed=sub_seed(seed, Stream.WORD_VECTORS))
 
 
 def random_vectors(vocabulary: Vocabulary, dim: int, seed: int = 0) -> Tensor:
@@ -61,8 +65,8 @@ def word_vectors(
         raise DataError(f"there is no file {path}. {EXPECTED}")
     wanted = {form for word in vocabulary.words for form in (word, word.lower())}
     known = _from_arrays(path, wanted) if path.suffix == ".npz" else _from_lines(path, wanted, dim)
-    matches = {number: known.get(word, known.get(word.lower())) for word, number in vocabulary.numbers.items()}
-    rows = {number: vector for number, vector in matches.items() if vector is not None}
+    matches = {token_id: known.get(word, known.get(word.lower())) for word, token_id in vocabulary.token_ids.items()}
+    rows = {token_id: vector for token_id, vector in matches.items() if vector is not None}
     if not rows:
         raise DataError(
             f"{path} has none of the {len(vocabulary.words)} words of the vocabulary. Is it of another language, or "
@@ -81,7 +85,7 @@ def word_vectors(
 
 def _uniform(count: int, dim: int, spread: float, seed: int) -> Tensor:
     """Numbers in ±spread ``[count, dim]``, the row of padding zero. A row depends on the seed and its number alone."""
-    require_memory(16 * count * dim, f"{count:,} word vectors of {dim:,} numbers", "Choose a smaller text.vector_size.")
+    require_memory(16 * count * dim, f"{count:,} word vectors of {dim:,} numbers", "Choose a smaller vector_size.")
     vectors = (2 * random_uniform(seed, torch.arange(count), dim) - 1) * spread
     vectors[PADDING] = 0
     return vectors

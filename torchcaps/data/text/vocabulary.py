@@ -1,4 +1,4 @@
-"""The words that a model knows, and texts as their numbers."""
+"""The words that a model knows, and texts as token ids."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from torchcaps.checks import require_count
-from torchcaps.data.images import DataError
 from torchcaps.data.text.sets import read_utf8
+from torchcaps.errors import DataError
 
 PADDING = 0
 UNKNOWN = 1
@@ -24,7 +24,7 @@ HEADER = "torchcaps vocabulary, words: "
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Words and their numbers: 0 is padding, 1 any unknown word, ``words[i]`` has the number i + 2.
+    """Words and their token ids: 0 is padding, 1 any unknown word, ``words[i]`` has the id i + 2.
 
     The length is that of an embedding's table: the words and these two.
     """
@@ -43,45 +43,45 @@ class Vocabulary:
         return len(self.words) + FIRST
 
     @classmethod
-    def of(cls, texts: Iterable[Sequence[str]], least: int = 1, most: int | None = None) -> Vocabulary:
+    def from_texts(cls, texts: Iterable[Sequence[str]], min_count: int = 1, max_words: int | None = None) -> Vocabulary:
         """The words of texts, the most frequent first, equally frequent ones in alphabetical order.
 
         Args:
             texts: tokens of each; take those of training only.
-            least: words that come less often are left out.
-            most: keep only so many words, the first ones.
+            min_count: words that come less often are left out.
+            max_words: keep only so many words, the first ones.
         """
-        require_count("least", least)
-        if most is not None:
-            require_count("most", most)
+        require_count("min_count", min_count)
+        if max_words is not None:
+            require_count("max_words", max_words)
         counts = Counter(word for text in texts for word in text)
-        kept = [word for word, count in counts.items() if count >= least]
-        return cls(tuple(sorted(kept, key=lambda word: (-counts[word], word))[:most]))
+        kept = [word for word, count in counts.items() if count >= min_count]
+        return cls(tuple(sorted(kept, key=lambda word: (-counts[word], word))[:max_words]))
 
     @cached_property
-    def numbers(self) -> dict[str, int]:
-        """The number of every word."""
-        return {word: number for number, word in enumerate(self.words, FIRST)}
+    def token_ids(self) -> dict[str, int]:
+        """The id of every word."""
+        return {word: token_id for token_id, word in enumerate(self.words, FIRST)}
 
     def encode(self, tokens: Sequence[str]) -> list[int]:
-        """The number of every token. An empty text becomes one unknown word: a model needs a position to look at."""
-        return [self.numbers.get(token, UNKNOWN) for token in tokens] or [UNKNOWN]
+        """The id of every token. An empty text becomes one unknown word: a model needs a position to look at."""
+        return [self.token_ids.get(token, UNKNOWN) for token in tokens] or [UNKNOWN]
 
-    def encode_batch(self, texts: Sequence[Sequence[str]], shortest: int = 1) -> Tensor:
-        """Texts as numbers int64 ``[B, L]``, filled up with 0 at the end; the mask of what is there is ``ids != 0``.
+    def encode_batch(self, texts: Sequence[Sequence[str]], min_length: int = 1) -> Tensor:
+        """Texts as token ids int64 ``[B, L]``, filled up with 0 at the end; the mask of what is there is ``ids != 0``.
 
-        L is the length of the longest text, at least ``shortest`` (a convolution needs as many words as it is wide).
+        L is the length of the longest text, at least ``min_length`` (a convolution needs as many words as it is wide).
         Unknown words are present positions, and so is the one of an empty text: every row of the mask has a True.
         """
-        require_count("shortest", shortest)
+        require_count("min_length", min_length)
         rows = [self.encode(text) for text in texts]
-        ids = torch.full((len(rows), max([shortest, *map(len, rows)])), PADDING, dtype=torch.int64)
-        for row, numbers in enumerate(rows):
-            ids[row, : len(numbers)] = torch.tensor(numbers)
+        ids = torch.full((len(rows), max([min_length, *map(len, rows)])), PADDING, dtype=torch.int64)
+        for row, token_ids in enumerate(rows):
+            ids[row, : len(token_ids)] = torch.tensor(token_ids)
         return ids
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a UTF-8 file: a first line with the number of words, then a word per line in the order of numbers."""
+        """Write a UTF-8 file: a first line with the number of words, then a word per line in the order of ids."""
         lines = [f"{HEADER}{len(self.words)}", *self.words]
         Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from torchcaps.data.dataset import Dataset, Files, ImageDataset, Kind
 from torchcaps.data.images import ImageSource
-from torchcaps.data.memory import is_picture, to_pixels
+from torchcaps.data.memory import is_picture, list_pixels
 from torchcaps.data.pictures import fit_image, read_image
 from torchcaps.data.preparation import Preparation
 from torchcaps.data.sources import evaluation_source, training_sources
@@ -116,7 +116,7 @@ class ImageTask(Task):
             return [inputs]
         if isinstance(inputs, (list, tuple)):
             return [item for each in inputs for item in self.list_items(each)]
-        return list(to_pixels(inputs, "images"))
+        return list_pixels(inputs)
 
     def name_item(self, item: Any, place: int) -> str:
         """The file's name, or the image's number."""

@@ -11,8 +11,9 @@ import torch
 from torch import nn
 
 from torchcaps.data.dataset import Dataset, Files, Kind, TextDataset
+from torchcaps.data.sources import text_sources
 from torchcaps.data.text.sets import TextSet
-from torchcaps.data.text.texts import Texts, initial_vectors, text_sources
+from torchcaps.data.text.texts import Texts
 from torchcaps.data.text.tokens import tokenize
 from torchcaps.data.text.vocabulary import Vocabulary
 from torchcaps.errors import TorchcapsError

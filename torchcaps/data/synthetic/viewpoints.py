@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from torchcaps.data.dataset import Files
+from torchcaps.data.datasets.small_norb import CATEGORIES, FAMILIAR_AZIMUTHS, FAMILIAR_ELEVATIONS, ByViewpoint
 from torchcaps.data.images import ImageSet
 from torchcaps.data.randomness import random_uniform
-from torchcaps.data.rendering import Light, Primitive, Vector, box, ellipsoid, fitted, limb, render
-from torchcaps.data.small_norb import CATEGORIES, FAMILIAR_AZIMUTHS, FAMILIAR_ELEVATIONS, check_choice
+from torchcaps.data.registry import register_dataset
+from torchcaps.data.synthetic.rendering import Light, Primitive, Vector, box, ellipsoid, fit_body, limb, render
 
 INSTANCES = {"train": (4, 6, 7, 8, 9), "test": (0, 1, 2, 3, 5)}
 AZIMUTHS = tuple(range(0, 360, 20))
@@ -35,39 +38,42 @@ Between = Callable[[float, float], float]
 """The next random number of an instance, between two limits."""
 
 
-def viewpoints(split: str, *, protocol: str = "instance") -> ImageSet:
-    """24,300 training and 24,300 test images, grey, 40×40, of animals, humans, airplanes, trucks and cars.
+@register_dataset("viewpoints")
+@dataclass(frozen=True)
+class Viewpoints(ByViewpoint):
+    """24,300 / 24,300 rendered pictures of five kinds of bodies, 40×40, made on the fly.
 
-    They are rendered when asked for, in a few seconds. Each category has ten instances; each is seen from 18 azimuths
-    and 9 elevations under 6 lights. The same machine always gives the same images; between machines the last bits of
-    the arithmetic may differ, so a few pixels may differ, nearly all by one grey level.
-
-    Args:
-        split: "train" or "test"; for the other two protocols also "familiar".
-        protocol: as for :func:`~torchcaps.data.small_norb.small_norb`: "instance" tests other instances; "azimuth" and
-            "elevation" test other instances from viewpoints that "train" does not have, "familiar" from those it has.
-    """
-    check_choice("viewpoints", protocol, split)
-    azimuths, elevations = _views(protocol, familiar=split != "test")
-    instances = INSTANCES["train" if split == "train" else "test"]
-    images = render_instances(instances, azimuths, elevations)
-    labels = torch.arange(len(CATEGORIES)).repeat(len(images) // len(CATEGORIES))
-    return ImageSet(images, labels, CATEGORIES)
-
-
-def viewpoints_info(split: str) -> Tensor:
-    """How each image was made, int64 ``[N, 4]``, in the order of the protocol "instance".
-
-    The columns are SmallNORB's: instance (0 … 9), elevation (0 … 8: 30°, 35°, … 70°), azimuth (0, 2, … 34: tens of
-    degrees) and lighting (0 … 5). The category changes fastest, 0 … 4.
+    Grey images of animals, humans, airplanes, trucks and cars, rendered when asked for, in a few seconds. Each category
+    has ten instances; each is seen from 18 azimuths and 9 elevations under 6 lights. The same machine always gives the
+    same images; between machines the last bits of the arithmetic may differ, so a few pixels may differ, nearly all by
+    one grey level.
 
     Args:
-        split: "train" or "test".
+        protocol: as in :class:`~torchcaps.data.datasets.small_norb.ByViewpoint`.
     """
-    check_choice("viewpoints", "instance", split)
-    elevations, azimuths = torch.arange(len(ELEVATIONS)), torch.tensor(AZIMUTHS) // 10
-    info = torch.cartesian_prod(torch.tensor(INSTANCES[split]), elevations, azimuths, torch.arange(len(LIGHTS)))
-    return info.repeat_interleave(len(CATEGORIES), 0)
+
+    def load(self, split: str, files: Files = Files(), class_names: tuple[str, ...] | None = None) -> ImageSet:
+        """See :class:`~torchcaps.data.dataset.ImageDataset`."""
+        self.check_split(split)
+        azimuths, elevations = _views(self.protocol, familiar=split != "test")
+        instances = INSTANCES["train" if split == "train" else "test"]
+        images = render_instances(instances, azimuths, elevations)
+        labels = torch.arange(len(CATEGORIES)).repeat(len(images) // len(CATEGORIES))
+        return ImageSet(images, labels, CATEGORIES)
+
+    def load_info(self, split: str) -> Tensor:
+        """How each image was made, int64 ``[N, 4]``, in the order of the protocol "instance".
+
+        The columns are SmallNORB's: instance (0 … 9), elevation (0 … 8: 30°, 35°, … 70°), azimuth (0, 2, … 34: tens of
+        degrees) and lighting (0 … 5). The category changes fastest, 0 … 4.
+
+        Args:
+            split: "train" or "test".
+        """
+        Viewpoints().check_split(split)
+        elevations, azimuths = torch.arange(len(ELEVATIONS)), torch.tensor(AZIMUTHS) // 10
+        info = torch.cartesian_prod(torch.tensor(INSTANCES[split]), elevations, azimuths, torch.arange(len(LIGHTS)))
+        return info.repeat_interleave(len(CATEGORIES), 0)
 
 
 def render_instances(instances: tuple[int, ...], azimuths: tuple[int, ...], elevations: tuple[int, ...]) -> Tensor:
@@ -96,7 +102,7 @@ def instance_body(category: str, instance: int) -> tuple[list[Primitive], float]
         return low + (high - low) * next(numbers)
 
     albedo, size = between(0.55, 1.0), between(0.85, 1.0)  # smaller ones too: size should not tell the category
-    return fitted(list(BODIES[category](between)), size), albedo
+    return fit_body(list(BODIES[category](between)), size), albedo
 
 
 def _views(protocol: str, familiar: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import tarfile
 import zlib
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from torchcaps.data.files import Progress, RemoteFile, check_md5, data_folders, fetch
-from torchcaps.data.images import DataError, ImageSet
-from torchcaps.errors import FileError
+from torchcaps.data.dataset import Files, ImageDataset
+from torchcaps.data.files import DownloadProgress, RemoteFile, check_md5, data_folders, fetch, read_parts
+from torchcaps.data.images import ImageSet
+from torchcaps.data.registry import register_dataset
+from torchcaps.errors import DataError, FileError
 from torchcaps.io import read_bytes
 
 CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -28,35 +32,30 @@ RECORD = 1 + 3 * 32 * 32
 """Bytes of an image: its label, then its red, green and blue plane."""
 
 
-def cifar10(
-    split: str,
-    data_dir: str | os.PathLike[str] | None = None,
-    *,
-    download: bool = False,
-    progress: Progress | None = None,
-) -> ImageSet:
-    """CIFAR-10: 50,000 training and 10,000 test images in colour (Krizhevsky 2009), from ``cifar10/`` in a data folder.
+@register_dataset("cifar10")
+@dataclass(frozen=True)
+class CIFAR10(ImageDataset):
+    """50,000 / 10,000 photographs, 32×32 in colour.
 
-    The folder holds the archive ``cifar-10-binary.tar.gz`` as published, or ``cifar-10-batches-bin/`` unpacked from it.
-
-    Args:
-        split: "train" or "test".
-        data_dir: looked in before the usual folders.
-        download: fetch the archive (162 MB) if neither is found.
-        progress: told how far the download is.
+    Krizhevsky 2009; from ``cifar10/`` in a data folder, which holds the archive ``cifar-10-binary.tar.gz`` (162 MB) as
+    published, or ``cifar-10-batches-bin/`` unpacked from it.
     """
-    if split not in BATCHES:
-        raise DataError(
-            f"cifar10 has the splits train and test, not {split!r}. Validation images are taken from train."
-        )
-    source = _source([folder / "cifar10" for folder in data_folders(data_dir)], download, progress)
-    contents = _from_folder(source, BATCHES[split]) if source.is_dir() else _from_archive(source, BATCHES[split])
-    parts = [_records(content, name) for name, content in contents]
-    images, labels = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
-    return ImageSet(images, labels, CIFAR10_CLASSES)
+
+    folder: ClassVar[str] = "cifar10"
+    downloads: ClassVar[bool] = True
+
+    def load(self, split: str, files: Files = Files(), class_names: tuple[str, ...] | None = None) -> ImageSet:
+        """See :class:`~torchcaps.data.dataset.ImageDataset`."""
+        self.check_split(split)
+        folders = [folder / self.folder for folder in data_folders(files.dir)]
+        source = _source(folders, files.download, files.progress)
+        contents = _from_folder(source, BATCHES[split]) if source.is_dir() else _from_archive(source, BATCHES[split])
+        parts = [_records(content, name) for name, content in contents]
+        images, labels = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
+        return ImageSet(images, labels, CIFAR10_CLASSES)
 
 
-def _source(folders: list[Path], download: bool, progress: Progress | None) -> Path:
+def _source(folders: list[Path], download: bool, progress: DownloadProgress | None) -> Path:
     """The archive or the unpacked folder; where both are, the archive, as only that has a published checksum."""
     for folder in folders:
         if (folder / ARCHIVE.name).is_file():
@@ -84,7 +83,7 @@ def _from_folder(folder: Path, names: tuple[str, ...]) -> list[tuple[str, bytes]
 
 def _from_archive(archive: Path, names: tuple[str, ...]) -> list[tuple[str, bytes]]:
     """The batches in the order asked for. Read in memory: no path in an archive can then write anywhere."""
-    check_md5(archive, ARCHIVE.md5)
+    check_md5(archive, read_parts(archive), ARCHIVE.md5)
     contents = {}
     try:
         with tarfile.open(archive, "r:gz") as tar:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import os
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from torchcaps.data.files import Progress, data_folders
-from torchcaps.data.images import DataError, ImageSet
+from torchcaps.data.dataset import Files, ImageDataset
+from torchcaps.data.files import data_folders
+from torchcaps.data.images import ImageSet
+from torchcaps.data.registry import register_dataset
+from torchcaps.errors import DataError
 
 AFFNIST_CLASSES = tuple("0123456789")
 AFFNIST_URL = "https://www.cs.toronto.edu/~tijmen/affNIST/"
@@ -22,33 +25,27 @@ PLACES = {
 """Files of each split in the order in which they are looked for; the first that is there counts."""
 
 
-def affnist(
-    split: str,
-    data_dir: str | os.PathLike[str] | None = None,
-    *,
-    download: bool = False,
-    progress: Progress | None = None,  # noqa: ARG001 - it has the other loaders' signature
-) -> ImageSet:
-    """AffNIST: 40×40 images of MNIST's digits, each transformed in 32 ways (Tieleman 2013), from ``affnist/``.
+@register_dataset("affnist")
+@dataclass(frozen=True)
+class AffNIST(ImageDataset):
+    """MNIST under affine transformations, 40×40.
 
-    Put ``test.mat`` or ``test_batches/`` there for "test", ``training_and_validation_batches/``, ``training.mat`` or
-    ``train.mat`` for "train". All training batches together need 3 GB of memory, and twice that while they are read.
-    The versions "transformed" and "just_centered" have the same names: which it is depends on what was put there.
-
-    Args:
-        split: "train" or "test".
-        data_dir: looked in before the usual folders.
-        download: without effect but on the message; there is no published checksum to check a download with.
-        progress: without effect.
+    MNIST's digits, each transformed in 32 ways (Tieleman 2013), from ``affnist/`` in a data folder. Put ``test.mat`` or
+    ``test_batches/`` there for "test", ``training_and_validation_batches/``, ``training.mat`` or ``train.mat`` for
+    "train". All training batches together need 3 GB of memory, and twice that while they are read. The versions
+    "transformed" and "just_centered" have the same names: which it is depends on what was put there. It is not
+    fetched, as there is no published checksum to check a download with.
     """
-    if split not in PLACES:
-        raise DataError(
-            f"affnist has the splits train and test, not {split!r}. Validation images are taken from train."
-        )
-    files = _find([folder / "affnist" for folder in data_folders(data_dir)], PLACES[split], download)
-    parts = [_read(file) for file in files]
-    images, labels = (torch.cat(tensors) if len(files) > 1 else tensors[0] for tensors in zip(*parts, strict=True))
-    return ImageSet(images, labels, AFFNIST_CLASSES)
+
+    folder: ClassVar[str] = "affnist"
+
+    def load(self, split: str, files: Files = Files(), class_names: tuple[str, ...] | None = None) -> ImageSet:
+        """See :class:`~torchcaps.data.dataset.ImageDataset`."""
+        self.check_split(split)
+        found = _find([folder / self.folder for folder in data_folders(files.dir)], PLACES[split], files.download)
+        parts = [_read(file) for file in found]
+        images, labels = (torch.cat(tensors) if len(found) > 1 else tensors[0] for tensors in zip(*parts, strict=True))
+        return ImageSet(images, labels, AFFNIST_CLASSES)
 
 
 def _find(folders: list[Path], places: tuple[str, ...], download: bool) -> list[Path]:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import io
 import math
-import os
 import struct
 import zlib
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from torchcaps.data.files import Progress, RemoteFile, data_folders, require_file
-from torchcaps.data.images import DataError, ImageSet
-from torchcaps.errors import FileError
+from torchcaps.data.dataset import Files, ImageDataset
+from torchcaps.data.files import RemoteFile, check_md5, data_folders, require_file
+from torchcaps.data.images import ImageSet
+from torchcaps.data.registry import register_dataset
+from torchcaps.errors import DataError, FileError
 from torchcaps.io import require_regular
 
 CATEGORIES = ("animal", "human", "airplane", "truck", "car")
@@ -51,63 +53,83 @@ STORED_DIMENSIONS = 3
 MOST_DIMENSIONS = 8
 
 
-def small_norb(
-    split: str,
-    data_dir: str | os.PathLike[str] | None = None,
-    *,
-    protocol: str = "instance",
-    download: bool = False,
-    progress: Progress | None = None,
-) -> ImageSet:
-    """SmallNORB: 24,300 training and 24,300 test pairs of 96×96 images of toys (LeCun, Huang and Bottou 2004).
-
-    The two cameras are the two channels. The files are looked for in ``small_norb/`` in a data folder, gzipped or not.
+@dataclass(frozen=True)
+class ByViewpoint(ImageDataset):
+    """A data set of objects from many sides, split by object or by viewpoint.
 
     Args:
-        split: "train" or "test"; for the other two protocols also "familiar".
-        data_dir: looked in before the usual folders.
-        protocol: "instance" has all training and all test images: the test has other toys of the same categories.
+        protocol: "instance" has all training and all test images: the test has other objects of the same categories.
             "azimuth" and "elevation" test other viewpoints as well (Hinton, Sabour and Frosst 2018): "train" has the
             training images from azimuths 300° … 40°, or the three lowest elevations; "test" has the test images from
             all other azimuths or elevations, "familiar" those from the same as in training.
-        download: fetch the files that are not found (130 MB for each split).
-        progress: told how far the download is.
     """
-    check_choice("small_norb", protocol, split)
-    files = "train" if split == "train" else "test"
-    folders = [folder / "small_norb" for folder in data_folders(data_dir)]
-    images, labels = (_part(files, part, folders, download, progress) for part in ("dat", "cat"))
-    _check_count(files, images, "cat", labels)
-    whole = ImageSet(images, labels.long(), CATEGORIES)
-    if protocol == "instance":
-        return whole
-    info = _part(files, "info", folders, download, progress)
-    _check_count(files, images, "info", info)
-    familiar = _familiar(info, protocol)
-    return whole[~familiar if split == "test" else familiar]
+
+    protocol: Literal["instance", "azimuth", "elevation"] = "instance"
+    splits: ClassVar[tuple[str, ...]] = ("train", "test", "familiar")
+
+    def __post_init__(self) -> None:
+        if self.protocol not in PROTOCOLS:
+            raise DataError(
+                f"{self.name} has the protocols {', '.join(PROTOCOLS)}, not {self.protocol!r}. instance tests other "
+                "objects; azimuth and elevation test other objects from other viewpoints.",
+                option="protocol",
+            )
+
+    def check_split(self, split: str) -> None:
+        """Refuse a split that the protocol does not have."""
+        if split not in PROTOCOLS[self.protocol]:
+            hint = "familiar is a split of the protocols azimuth and elevation." if split == "familiar" else ""
+            raise DataError(
+                f"{self.name} has the splits {', '.join(PROTOCOLS[self.protocol])} for the protocol {self.protocol}, "
+                f"not {split!r}. {hint or 'Validation images are taken from train.'}"
+            )
 
 
-def small_norb_info(
-    split: str,
-    data_dir: str | os.PathLike[str] | None = None,
-    *,
-    download: bool = False,
-    progress: Progress | None = None,
-) -> Tensor:
-    """How each image was taken, int64 ``[N, 4]``, in the order of the protocol "instance".
+@register_dataset("small-norb")
+@dataclass(frozen=True)
+class SmallNORB(ByViewpoint):
+    """24,300 / 24,300 stereo pairs of toys, 96×96.
 
-    The columns are instance (0 … 9), elevation (0 … 8: 30°, 35°, … 70°), azimuth (0, 2, … 34: tens of degrees) and
-    lighting (0 … 5).
+    LeCun, Huang and Bottou 2004. The two cameras are the two channels. The files (130 MB for each split) are looked for
+    in ``small_norb/`` in a data folder, gzipped or not.
 
     Args:
-        split: "train" or "test".
-        data_dir: looked in before the usual folders.
-        download: fetch the file if it is not found.
-        progress: told how far the download is.
+        protocol: as in :class:`ByViewpoint`.
     """
-    check_choice("small_norb", "instance", split)
-    folders = [folder / "small_norb" for folder in data_folders(data_dir)]
-    return _part(split, "info", folders, download, progress).long()
+
+    folder: ClassVar[str] = "small_norb"
+    downloads: ClassVar[bool] = True
+
+    def load(self, split: str, files: Files = Files(), class_names: tuple[str, ...] | None = None) -> ImageSet:
+        """See :class:`~torchcaps.data.dataset.ImageDataset`."""
+        self.check_split(split)
+        part = "train" if split == "train" else "test"
+        images, labels = (_part(part, kind, files) for kind in ("dat", "cat"))
+        _check_count(part, images, "cat", labels)
+        whole = ImageSet(images, labels.long(), CATEGORIES)
+        if self.protocol == "instance":
+            return whole
+        info = _part(part, "info", files)
+        _check_count(part, images, "info", info)
+        familiar = _familiar(info, self.protocol)
+        return whole[~familiar if split == "test" else familiar]
+
+    def check_files(self, split: str, files: Files = Files()) -> None:
+        """The file of viewpoints, which the protocol "instance" does without."""
+        self.load_info(split, files)
+
+    def load_info(self, split: str, files: Files = Files()) -> Tensor:
+        """How each image was taken, int64 ``[N, 4]``, in the order of the protocol "instance".
+
+        The columns are instance (0 … 9), elevation (0 … 8: 30°, 35°, … 70°), azimuth (0, 2, … 34: tens of degrees) and
+        lighting (0 … 5).
+
+        Args:
+            split: "train" or "test".
+            files: where they are looked for.
+        """
+        SmallNORB().check_split(split)
+        return _part(split, "info", files).long()
 
 
 def read_matrix(path: Path, md5: str | None = None) -> Tensor:
@@ -139,7 +161,7 @@ def read_matrix(path: Path, md5: str | None = None) -> Tensor:
             f"bytes, {there} are there. Fetch it again."
         )
     if md5:
-        _check_content(path, header, content, md5)
+        check_md5(path, [header, content], md5)
     if magic == BYTES:
         return torch.frombuffer(content, dtype=torch.uint8).view(*shape)
     return torch.tensor(struct.unpack(f"<{math.prod(shape)}i", content), dtype=torch.int32).view(*shape)
@@ -166,21 +188,13 @@ def _header(file: io.BufferedIOBase, path: Path) -> tuple[bytes, int, tuple[int,
     return start + sizes, magic, shape
 
 
-def _check_content(path: Path, header: bytes, content: bytearray, md5: str) -> None:
-    digest = hashlib.md5(header, usedforsecurity=False)
-    digest.update(content)
-    if digest.hexdigest() != md5:
-        raise DataError(
-            f"{path} is damaged or another version: the md5 of its content is {digest.hexdigest()}, the published file "
-            f"has {md5}. Delete it and fetch it again."
-        )
-
-
-def _part(split: str, part: str, folders: list[Path], download: bool, progress: Progress | None) -> Tensor:
+def _part(split: str, part: str, files: Files) -> Tensor:
     """The content of one of a split's three files, of the type and sizes that it must have."""
     packed, content = SMALL_NORB_MD5[split, part]
     name = f"{STEMS[split]}-{part}.mat.gz"
-    path = require_file("small-norb", folders, RemoteFile(name, packed, SMALL_NORB_URL + name), download, progress)
+    remote = RemoteFile(name, packed, SMALL_NORB_URL + name)
+    folders = [folder / SmallNORB.folder for folder in data_folders(files.dir)]
+    path = require_file(SmallNORB.name, folders, remote, files.download, files.progress)
     matrix = read_matrix(path, content)
     dtype, sizes = PARTS[part]
     if matrix.dtype != dtype or matrix.shape[1:] != sizes:
@@ -206,18 +220,3 @@ def _familiar(info: Tensor, protocol: str) -> Tensor:
     if protocol == "azimuth":
         return torch.isin(10 * seen, torch.tensor(FAMILIAR_AZIMUTHS))
     return torch.isin(seen, torch.tensor(FAMILIAR_ELEVATIONS))
-
-
-def check_choice(name: str, protocol: str, split: str) -> None:
-    """Refuse a protocol, or a split of it, that the data set of this name does not have."""
-    if protocol not in PROTOCOLS:
-        raise DataError(
-            f"{name} has the protocols {', '.join(PROTOCOLS)}, not {protocol!r}. instance tests other objects; "
-            "azimuth and elevation test other objects from other viewpoints."
-        )
-    if split not in PROTOCOLS[protocol]:
-        hint = "familiar is a split of the protocols azimuth and elevation." if split == "familiar" else ""
-        raise DataError(
-            f"{name} has the splits {', '.join(PROTOCOLS[protocol])} for the protocol {protocol}, not {split!r}. "
-            f"{hint or 'Validation images are taken from train.'}"
-        )

@@ -1,4 +1,4 @@
-"""A user's own images as arrays in an .npz file, and the cut of a user's data into training and test images."""
+"""A user's own images as arrays, in an .npz file or in memory, and the cut of a user's data into training and test."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from torchcaps.data.images import DataError, ImageSet, check_split
+from torchcaps.data.dataset import Files, ImageDataset
+from torchcaps.data.images import ImageSet, check_split
 from torchcaps.data.npz import Header, read_arrays, read_headers
+from torchcaps.errors import DataError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,11 +26,23 @@ SHAPES = "uint8 (or float in 0 … 1) [N, H, W], [N, H, W, C] with 1 or 3 channe
 
 
 @dataclass(frozen=True)
-class OwnData:
-    """A user's own images, and the files that were left out: one text each, the file's name and why."""
+class ImageArrays(ImageDataset):
+    """One's own images and labels in an .npz file.
 
-    data: ImageSet
-    skipped: tuple[str, ...]
+    Args:
+        path: the file, see :func:`read_image_arrays`.
+    """
+
+    path: str
+
+    @property
+    def title(self) -> str:
+        """Its path."""
+        return self.path
+
+    def load(self, split: str, files: Files = Files(), class_names: tuple[str, ...] | None = None) -> ImageSet:
+        """See :class:`~torchcaps.data.dataset.ImageDataset`."""
+        return read_image_arrays(self.path, split)
 
 
 def check_class_names(names: Sequence[str], where: object) -> tuple[str, ...]:
@@ -67,8 +81,8 @@ def stratified_cut(labels: Tensor, seed: int) -> Tensor:
     return tested
 
 
-def image_arrays(path: str | os.PathLike[str], split: str, *, seed: int = 0) -> OwnData:
-    """Images and labels from an .npz file with the arrays ``x`` and ``y``.
+def read_image_arrays(path: str | os.PathLike[str], split: str, *, seed: int = 0) -> ImageSet:
+    """Read images and labels from an .npz file with the arrays ``x`` and ``y``.
 
     The file may also hold ``x_test`` and ``y_test``, which are then the test images; without them, a fifth of each
     class is kept for the test (see :func:`stratified_cut`). It may hold ``class_names``, unicode strings. Pickled
@@ -80,7 +94,7 @@ def image_arrays(path: str | os.PathLike[str], split: str, *, seed: int = 0) -> 
         seed: of the cut into training and test images.
 
     Returns:
-        The images; nothing is ever skipped.
+        The images of the split, in the order of the file.
 
     Shapes:
         ``x`` uint8, or float in 0 … 1: ``[N, H, W]``, ``[N, H, W, C]`` with C 1 or 3, or ``[N, C, H, W]`` with C 1, 2
@@ -92,8 +106,8 @@ def image_arrays(path: str | os.PathLike[str], split: str, *, seed: int = 0) -> 
     """
     check_split(split)
     arrays = _read_arrays(Path(path))
-    names = _class_names(arrays, path)
-    labels = _class_numbers(arrays["y"], names, "y", path)
+    names = name_classes(arrays["y"], f"y in {path}", _given_names(arrays, path))
+    labels = number_labels(arrays["y"], names, f"y in {path}")
     given = "x_test" in arrays
     if given:  # also looked at when training is asked for: an error should come before the training, not after
         if arrays["x_test"].shape[1:] != arrays["x"].shape[1:]:
@@ -101,16 +115,19 @@ def image_arrays(path: str | os.PathLike[str], split: str, *, seed: int = 0) -> 
                 f"x and x_test in {path} must hold images of one shape, got {arrays['x'].shape} and "
                 f"{arrays['x_test'].shape}."
             )
-        test_labels = _class_numbers(arrays["y_test"], names, "y_test", path)
+        test_labels = number_labels(arrays["y_test"], names, f"y_test in {path}")
     if given and split == "test":
-        return OwnData(ImageSet(_pixels(arrays["x_test"], "x_test", path), test_labels, names), ())
-    images = ImageSet(_pixels(arrays["x"], "x", path), labels, names)
-    if given:
-        return OwnData(images, ())
-    tested = stratified_cut(labels, seed)
+        return ImageSet(to_pixels(arrays["x_test"], f"x_test in {path}"), test_labels, names)
+    images = ImageSet(to_pixels(arrays["x"], f"x in {path}"), labels, names)
+    return images if given else cut_split(images, split, path, seed)
+
+
+def cut_split(images: ImageSet, split: str, where: object, seed: int = 0) -> ImageSet:
+    """The training or the test images of a set that is not cut into these yet; see :func:`stratified_cut`."""
+    tested = stratified_cut(images.labels, seed)
     if split == "test" and not bool(tested.any()):
-        raise DataError(NO_TEST.format(path))
-    return OwnData(images[tested if split == "test" else ~tested], ())
+        raise DataError(NO_TEST.format(where))
+    return images[tested if split == "test" else ~tested]
 
 
 def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
@@ -123,7 +140,7 @@ def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
             raise DataError(f"{path} has no array {needed!r}; found: {', '.join(sorted(headers)) or 'nothing'}. {SAVE}")
     pairs = [(x, y) for x, y in (("x", "y"), ("x_test", "y_test")) if x in headers]
     for images, labels in pairs:
-        _check_labels(headers[images], headers[labels], images, labels, path)
+        check_pair(headers[images], headers[labels], f"{images} in {path}", f"{labels} in {path}")
     used = [key for key in ("x", "y", "x_test", "y_test", "class_names") if key in headers]
     arrays = read_arrays(path, used, headers, SAVE)
     for _, labels in pairs:
@@ -131,67 +148,85 @@ def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     return arrays
 
 
-def _check_labels(images: Header, labels: Header, x: str, y: str, path: Path) -> None:
-    """One label per image, of a kind that can be one; looked at before anything is unpacked."""
+def check_pair(images: Header, labels: Header, x: str, y: str) -> None:
+    """Refuse all but one label per image, of a kind that can be one; looked at before anything is unpacked."""
     if not images.shape or not (len(labels.shape) == 1 or (len(labels.shape) == 2 and labels.shape[1] == 1)):
-        raise DataError(f"{y} in {path} must be one label per image, [N] or [N, 1], got shape {labels.shape}.")
+        raise DataError(f"{y} must be one label per image, [N] or [N, 1], got shape {labels.shape}.")
     if images.shape[0] != labels.shape[0]:
-        raise DataError(f"{images.shape[0]} images in {x} of {path} need as many labels, {y} has {labels.shape[0]}.")
+        raise DataError(f"{images.shape[0]} images {x} need as many labels, {y} has {labels.shape[0]}.")
     if not labels.shape[0]:
-        raise DataError(f"{x} in {path} holds no images.")
+        raise DataError(f"{x} holds no images.")
     if labels.dtype.kind not in "iuUO":  # objects are refused with their own words
         raise DataError(
-            f"{y} in {path} must be integers or unicode strings, got {labels.dtype}. Whole numbers can be converted "
-            f"with {y}.astype(int), byte strings with {y}.astype(str)."
+            f"{y} must be integers or unicode strings, got {labels.dtype}. Whole numbers can be converted with "
+            ".astype(int), byte strings with .astype(str)."
         )
 
 
-def _class_names(arrays: dict[str, NDArray[Any]], path: str | os.PathLike[str]) -> tuple[str, ...]:
-    """The file's own names, else the sorted strings or the numbers 0 … K-1 of ``y``."""
-    present = sorted(set(arrays["y"].tolist()))
+def _given_names(arrays: dict[str, NDArray[Any]], path: str | os.PathLike[str]) -> list[str] | None:
+    """The names of the classes that a file has."""
+    if "class_names" not in arrays:
+        return None
+    given = arrays["class_names"]
+    if given.dtype.kind != "U" or given.ndim != 1:
+        raise DataError(f"class_names in {path} must be unicode strings [K], got {given.dtype} of shape {given.shape}.")
+    return list(given.tolist())
+
+
+def name_classes(labels: NDArray[Any], what: str, given: Sequence[str] | None = None) -> tuple[str, ...]:
+    """The names of the classes: those given, else the sorted strings or the numbers 0 … K-1 of the labels.
+
+    Args:
+        labels: strings or integers ``[N]``.
+        what: the labels in a sentence, such as "y in own.npz".
+        given: a name for every number.
+    """
+    present = sorted(set(labels.tolist()))
     if len(present) == 1:
-        check_class_names([str(present[0])], path)
-    if "class_names" in arrays:
-        given = arrays["class_names"]
-        if given.dtype.kind != "U" or given.ndim != 1:
-            raise DataError(
-                f"class_names in {path} must be unicode strings [K], got {given.dtype} of shape {given.shape}."
-            )
-        return check_class_names(given.tolist(), f"class_names in {path}")
-    if arrays["y"].dtype.kind == "U":
+        check_class_names([str(present[0])], what)
+    if given is not None:
+        return check_class_names(given, f"class_names for {what}")
+    if labels.dtype.kind == "U":
         return tuple(present)
     if present[0] >= 0 and present != list(range(len(present))):
         shown = ", ".join(str(label) for label in present[:10]) + (", …" if len(present) > 10 else "")
         raise DataError(
-            f"the labels y in {path} must be 0 … {len(present) - 1} for {len(present)} classes, got {shown}. Renumber "
+            f"the labels {what} must be 0 … {len(present) - 1} for {len(present)} classes, got {shown}. Renumber "
             "them from 0: y = np.unique(y, return_inverse=True)[1], or add class_names with a name for every number."
         )
     return tuple(str(label) for label in range(len(present)))
 
 
-def _class_numbers(labels: NDArray[Any], names: tuple[str, ...], key: str, path: str | os.PathLike[str]) -> Tensor:
-    """Numbers int64 ``[N]`` of the classes that labels ``[N]``, strings or numbers, mean."""
+def number_labels(labels: NDArray[Any], names: tuple[str, ...], what: str) -> Tensor:
+    """Numbers int64 ``[N]`` of the classes that labels ``[N]``, strings or integers, mean."""
     if labels.dtype.kind == "U":
         number = {name: index for index, name in enumerate(names)}
         unknown = sorted(set(labels.tolist()) - set(number))
         if unknown:
-            raise DataError(
-                f"{key} in {path} has labels that are no class: {unknown[:5]}; the classes are {list(names[:10])}."
-            )
+            raise DataError(f"{what} has labels that are no class: {unknown[:5]}; the classes are {list(names[:10])}.")
         return torch.tensor([number[label] for label in labels.tolist()], dtype=torch.int64)
     low, high = int(labels.min()), int(labels.max())
     if low < 0:
-        raise DataError(f"the labels {key} in {path} must not be negative, got {low}. Number the classes from 0.")
+        raise DataError(f"the labels {what} must not be negative, got {low}. Number the classes from 0.")
     if high >= len(names):
         raise DataError(
-            f"the labels {key} in {path} must be in 0 … {len(names) - 1} for {len(names)} class names, got {high}. "
+            f"the labels {what} must be in 0 … {len(names) - 1} for {len(names)} class names, got {high}. "
             "Renumber the labels from 0, or give every class a name in class_names."
         )
     return torch.from_numpy(labels.astype("int64"))
 
 
-def _pixels(array: NDArray[Any], key: str, path: str | os.PathLike[str]) -> Tensor:
-    """Images uint8 ``[N, C, H, W]`` of an array in any of the shapes that are taken."""
+def to_pixels(array: NDArray[Any], what: str) -> Tensor:
+    """Images uint8 ``[N, C, H, W]`` of an array in any of the shapes and types that are taken.
+
+    Args:
+        array: uint8, or float in 0 … 1.
+        what: the array in a sentence, such as "x in own.npz".
+
+    Shapes:
+        ``[N, H, W]``, ``[N, H, W, C]`` with C 1 or 3, or ``[N, C, H, W]`` with C 1, 2 or 3; where both could be meant,
+        the channels are last.
+    """
     import numpy as np
 
     if array.ndim == 3:
@@ -199,20 +234,20 @@ def _pixels(array: NDArray[Any], key: str, path: str | os.PathLike[str]) -> Tens
     elif array.ndim == 4 and array.shape[3] in (1, 3):
         array = array.transpose(0, 3, 1, 2)
     elif array.ndim != 4 or array.shape[1] not in (1, 2, 3) or array.shape[3] == 2:  # [N, H, W, 2] is not taken
-        raise DataError(f"{key} in {path} must be images {SHAPES} channels, got shape {array.shape}.")
+        raise DataError(f"{what} must be images {SHAPES} channels, got shape {array.shape}.")
     if 0 in array.shape:
-        raise DataError(f"the images {key} in {path} are empty: their shape is {array.shape}.")
+        raise DataError(f"the images {what} are empty: their shape is {array.shape}.")
     if array.dtype.kind == "f":
         low, high = float(array.min()), float(array.max())
         if not (low >= 0 and high <= 1):  # written so that NaN, which min and max pass on, is refused too
             raise DataError(
-                f"float images must be in 0 … 1, {key} in {path} goes from {low:g} to {high:g}. Scale them: divide by "
+                f"float images must be in 0 … 1, {what} goes from {low:g} to {high:g}. Scale them: divide by "
                 "255 if they are in 0 … 255, or save them as uint8; NaN must be replaced."
             )
         array = np.rint(array.astype(np.float32) * 255).astype(np.uint8)
     if array.dtype != np.uint8:
         raise DataError(
-            f"{key} in {path} must be {SHAPES} channels, got {array.dtype}. Convert it with {key}.astype(np.uint8) if "
-            "its values are in 0 … 255."
+            f"{what} must be {SHAPES} channels, got {array.dtype}. Convert it with .astype(np.uint8) if its values are "
+            "in 0 … 255."
         )
     return torch.from_numpy(np.ascontiguousarray(array))

@@ -59,12 +59,12 @@ class Surface(NamedTuple):
 
 def ellipsoid(centre: Vector, radii: Vector, pitch: float = 0.0) -> Primitive:
     """An ellipsoid, its nose raised by ``pitch`` degrees."""
-    return Primitive("ellipsoid", centre, _pitched(radii, pitch))
+    return Primitive("ellipsoid", centre, _pitch(radii, pitch))
 
 
 def box(centre: Vector, half_sizes: Vector, pitch: float = 0.0, taper: float = 1.0) -> Primitive:
     """A box, its nose raised by ``pitch`` degrees, narrower or wider at its top by ``taper``."""
-    return Primitive("box", centre, _pitched(half_sizes, pitch), taper)
+    return Primitive("box", centre, _pitch(half_sizes, pitch), taper)
 
 
 def limb(start: Vector, end: Vector, radius: float, taper: float = 1.0) -> Primitive:
@@ -78,7 +78,7 @@ def limb(start: Vector, end: Vector, radius: float, taper: float = 1.0) -> Primi
     return Primitive("cylinder", _vector(middle), (_vector(first), _vector(second), _vector(along / 2)), taper)
 
 
-def fitted(body: Sequence[Primitive], radius: float) -> list[Primitive]:
+def fit_body(body: Sequence[Primitive], radius: float) -> list[Primitive]:
     """The body with the middle of its bounding box at the origin and its farthest point ``radius`` away."""
     points = outline(body)
     middle = (points.amin(0) + points.amax(0)) / 2
@@ -143,7 +143,7 @@ def render(
     parts = []
     for some in torch.split(cameras, max(1, RAYS_AT_ONCE // screen.shape[1])):
         surface = cast(body, camera_frames(some), screen)
-        brightness = _shaded(surface, _light_directions(some[:, 0], lights), lights, albedo, background)
+        brightness = _shade(surface, _light_directions(some[:, 0], lights), lights, albedo, background)
         fine = samples * (pixels - 2 * border)
         seen = avg_pool2d(brightness.view(len(some), len(lights), fine, fine), samples)
         parts.append((255 * pad(seen, (border,) * 4, value=background)).round().to(torch.uint8))
@@ -266,7 +266,7 @@ def _local_normals(body: Sequence[Primitive], owners: Tensor, points: Tensor) ->
     return torch.where((kinds == KINDS.index("ellipsoid"))[:, None], points, outer)
 
 
-def _shaded(surface: Surface, towards: Tensor, lights: Sequence[Light], albedo: float, background: float) -> Tensor:
+def _shade(surface: Surface, towards: Tensor, lights: Sequence[Light], albedo: float, background: float) -> Tensor:
     """Brightness of all rays, 0 … 1: towards ``[V, L, 3]`` → ``[V, L, R]``."""
     hit, normals = surface
     view = hit.nonzero(as_tuple=True)[0]
@@ -289,7 +289,7 @@ def _direction(azimuth: Tensor, elevation: Tensor) -> Tensor:
     return torch.stack([level * azimuth.cos(), level * azimuth.sin(), elevation.sin()], -1)
 
 
-def _pitched(sizes: Vector, degrees: float) -> tuple[Vector, Vector, Vector]:
+def _pitch(sizes: Vector, degrees: float) -> tuple[Vector, Vector, Vector]:
     cosine, sine = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
     length, width, height = sizes
     return (length * cosine, 0.0, length * sine), (0.0, width, 0.0), (-height * sine, 0.0, height * cosine)

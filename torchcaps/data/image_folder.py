@@ -1,4 +1,4 @@
-"""A user's own images: a folder of class folders. Arrays in an .npz file are in :mod:`torchcaps.data.own_arrays`."""
+"""A user's own images in a folder of class folders."""
 
 from __future__ import annotations
 
@@ -6,25 +6,24 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple, NoReturn, TypeVar
+from typing import Literal, NamedTuple, NoReturn, TypeVar
 
 import torch
 from torch import Tensor
 
-from torchcaps.data.images import DataError, ImageSet, check_split
-from torchcaps.data.own_arrays import (
+from torchcaps.data.dataset import Files, ImageDataset
+from torchcaps.data.image_arrays import (
     NO_TEST,
     SPLITS,
-    OwnData,
     check_class_names,
-    image_arrays,
     stratified_cut,
 )
-from torchcaps.data.pictures import UnreadableError, fit_image, opened, read_image, require_pillow
+from torchcaps.data.images import ImageSet, check_split
+from torchcaps.data.pictures import UnreadableError, fit_image, open_image, require_pillow
+from torchcaps.errors import DataError
 from torchcaps.machine import require_memory
-
-__all__ = ["OwnData", "fit_image", "image_arrays", "image_folder", "read_image"]
 
 EXTENSIONS = (".png", ".jpg", ".jpeg")
 SPLIT_LIKE = {"train", "training", "test", "testing", "val", "valid", "validation"}
@@ -32,6 +31,50 @@ LARGEST_KEPT = 64
 DEFAULT_SIZE = 32
 THREADS = max(2, min(4, os.cpu_count() or 2))  # Pillow decodes in parallel, but small images are mostly Python
 Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class ImageFolder(ImageDataset):
+    """One's own images in a folder that has one folder per class.
+
+    Args:
+        path: the folder, see :func:`read_image_folder`.
+        image_size: side that the images are brought to; not given: their own if it is small and the same for all.
+        unreadable: refuse or skip images that cannot be read.
+    """
+
+    path: str
+    image_size: int | None = None
+    unreadable: Literal["refuse", "skip"] = "refuse"
+
+    def __post_init__(self) -> None:
+        if self.image_size is not None and self.image_size < 1:
+            raise DataError(f"image_size must be at least 1, got {self.image_size}.", option="image_size")
+
+    @property
+    def title(self) -> str:
+        """Its path."""
+        return self.path
+
+    def load(self, split: str, files: Files = Files(), class_names: tuple[str, ...] | None = None) -> ImageSet:
+        """See :class:`~torchcaps.data.dataset.ImageDataset`."""
+        images, skipped = read_image_folder(
+            self.path, split, image_size=self.image_size, unreadable=self.unreadable, class_names=class_names
+        )
+        if skipped and files.notice:
+            files.notice(f"{len(skipped)} unreadable images were skipped, for example {skipped[0]}")
+        return images
+
+    def fit_to(self, image_shape: tuple[int, int, int]) -> ImageFolder:
+        """The same images, as high and as wide as those that a model was trained on are high."""
+        return replace(self, image_size=image_shape[1])
+
+
+class FolderImages(NamedTuple):
+    """The images of a folder, and the files that were left out: one text each, the file's name and why."""
+
+    data: ImageSet
+    skipped: tuple[str, ...]
 
 
 class _File(NamedTuple):
@@ -45,7 +88,7 @@ class _Look(NamedTuple):
     size: tuple[int, int] | None  # upright width and height, None if larger than what is kept
 
 
-def image_folder(
+def read_image_folder(
     path: str | os.PathLike[str],
     split: str,
     *,
@@ -53,12 +96,12 @@ def image_folder(
     unreadable: str = "refuse",
     seed: int = 0,
     class_names: Sequence[str] | None = None,
-) -> OwnData:
-    """Images (.png, .jpg, .jpeg) from a folder that has one folder per class.
+) -> FolderImages:
+    """Read images (.png, .jpg, .jpeg) from a folder that has one folder per class.
 
     If the folder holds ``train/`` and ``test/``, each with class folders, these are the splits and all else in it is
     ignored. Otherwise a fifth of each class is kept for the test, see
-    :func:`~torchcaps.data.own_arrays.stratified_cut`. Images may lie deeper inside a class folder; hidden files and
+    :func:`~torchcaps.data.image_arrays.stratified_cut`. Images may lie deeper inside a class folder; hidden files and
     folders, and images outside the class folders, are ignored. The shape is the same for both splits: one channel if
     all images are grey, else three; the size that all have if it is at most 64 pixels, else 32 x 32, to which
     :func:`fit_image` brings them.
@@ -83,9 +126,9 @@ def image_folder(
     """
     check_split(split)
     if unreadable not in ("refuse", "skip"):
-        raise DataError(f'unreadable must be "refuse" or "skip", got {unreadable!r}.')
+        raise DataError(f'unreadable must be "refuse" or "skip", got {unreadable!r}.', option="unreadable")
     if image_size is not None and image_size < 1:
-        raise DataError(f"image_size must be at least 1, got {image_size}.")
+        raise DataError(f"image_size must be at least 1, got {image_size}.", option="image_size")
     require_pillow()
     root = Path(path)
     files, names = _list_files(root, seed, class_names)
@@ -108,14 +151,14 @@ def image_folder(
         )
     labels = torch.tensor([file.label for file in kept], dtype=torch.int64)
     skipped = tuple(f"{file.name}: {bad[file.name]}" for file in wanted if file.name in bad)
-    return OwnData(ImageSet(images, labels, names), skipped)
+    return FolderImages(ImageSet(images, labels, names), skipped)
 
 
 def _look(path: Path) -> _Look:
     """What the shape of all images depends on. Large images are not decoded for it."""
     from PIL import ImageOps
 
-    with opened(path) as image:
+    with open_image(path) as image:
         grey = image.mode in ("1", "L", "LA") or image.mode.startswith("I")
         small = max(image.size) <= LARGEST_KEPT
         return _Look(grey, ImageOps.exif_transpose(image).size if small else None)
@@ -156,7 +199,7 @@ def _read_all(root: Path, names: list[str], shape: tuple[int, int, int]) -> tupl
     place = {root / name: index for index, name in enumerate(names)}
 
     def read(path: Path) -> None:
-        with opened(path) as image:
+        with open_image(path) as image:
             images[place[path]] = fit_image(image, shape)
 
     _, bad = _each(read, names, root)
@@ -167,7 +210,8 @@ def _refuse(root: Path, bad: dict[str, str], total: int) -> NoReturn:
     named = "; ".join(f"{name} ({reason})" for name, reason in sorted(bad.items())[:5])
     raise DataError(
         f"{len(bad)} of {total} images in {root} cannot be read: {named}{'; …' if len(bad) > 5 else ''}. Replace or "
-        "delete them, or leave them out with --data.unreadable skip."
+        'delete them, or leave them out with unreadable "skip".',
+        option="data.options.unreadable",
     )
 
 

@@ -7,16 +7,26 @@ set with a new seed per epoch never repeats.
 from __future__ import annotations
 
 import math
+from dataclasses import asdict, dataclass
+from typing import ClassVar, Literal, get_args
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torchcaps.data.images import Batch, DataError, ImageSet, OfImages, placed
+from torchcaps.data.dataset import Files, ImageDataset
+from torchcaps.data.images import Batch, ImageSet, ImageSource, InOrder, place
+from torchcaps.data.preparation import Augmentation, Preparation
 from torchcaps.data.randomness import random_integers, random_uniform
+from torchcaps.data.registry import dataset_class, register_dataset
+from torchcaps.errors import DataError
+
+DigitSet = Literal["mnist-mini", "mnist", "fashion-mnist"]
+DIGIT_SETS: tuple[str, ...] = get_args(DigitSet)
+"""Data sets that images can be made from."""
 
 
-class MultiDigits(OfImages):
+class MultiDigits(InOrder):
     """MultiMNIST: two digits of different classes, each shifted, over each other on a larger canvas, the sum clipped.
 
     Sabour et al. 2017, §6: shifts up to 4 pixels on 36×36. One image per digit of the set, paired with another.
@@ -40,7 +50,7 @@ class MultiDigits(OfImages):
         self.by_class = data.labels.argsort(stable=True)
         self.starts = self.counts.cumsum(0) - self.counts
         self.class_names = data.class_names
-        self.image_shape = (data.image_shape[0], canvas, canvas)
+        self.image_shape = self.input_shape = (data.image_shape[0], canvas, canvas)
 
     def __len__(self) -> int:
         return len(self.data)
@@ -56,12 +66,12 @@ class MultiDigits(OfImages):
         """See :class:`~torchcaps.data.images.Source`."""
         chosen = torch.stack([indices, self.partners(indices, seed)], dim=1)  # [B, 2]
         offsets = random_integers(seed, indices, 4, 2 * self.shift + 1) - self.shift
-        digits = placed(self.data.images[chosen.flatten()], offsets.reshape(-1, 2), (self.canvas, self.canvas))
+        digits = place(self.data.images[chosen.flatten()], offsets.reshape(-1, 2), (self.canvas, self.canvas))
         targets = digits.float().view(-1, 2, *self.image_shape) / 255
         return Batch(targets.sum(dim=1).clamp_max(1), self.data.labels[chosen], targets)
 
 
-class ShiftedDigits(OfImages):
+class ShiftedDigits(InOrder):
     """Digits on a larger canvas, shifted anywhere: what :class:`AffineDigits` is trained on.
 
     Args:
@@ -76,7 +86,7 @@ class ShiftedDigits(OfImages):
         if self.shift < 0:
             raise DataError(f"digits of {data.image_shape[1:]} pixels do not fit on a canvas of {canvas}.")
         self.class_names = data.class_names
-        self.image_shape = (data.image_shape[0], canvas, canvas)
+        self.image_shape = self.input_shape = (data.image_shape[0], canvas, canvas)
 
     def __len__(self) -> int:
         return len(self.data)
@@ -84,7 +94,7 @@ class ShiftedDigits(OfImages):
     def batch(self, indices: Tensor, seed: int) -> Batch:
         """See :class:`~torchcaps.data.images.Source`."""
         offsets = random_integers(seed, indices, 2, 2 * self.shift + 1) - self.shift
-        pixels = placed(self.data.images[indices], offsets, (self.canvas, self.canvas)).float() / 255
+        pixels = place(self.data.images[indices], offsets, (self.canvas, self.canvas)).float() / 255
         return Batch(pixels, self.data.labels[indices], pixels)
 
 
@@ -128,9 +138,83 @@ class AffineDigits(ShiftedDigits):
 
     def batch(self, indices: Tensor, seed: int) -> Batch:
         """See :class:`~torchcaps.data.images.Source`."""
-        centred = (
-            placed(self.data.images[indices], indices.new_zeros(len(indices), 2), (self.canvas,) * 2).float() / 255
-        )
+        centred = place(self.data.images[indices], indices.new_zeros(len(indices), 2), (self.canvas,) * 2).float() / 255
         grid = F.affine_grid(self.matrices(indices, seed), list(centred.shape), align_corners=False)
         pixels = F.grid_sample(centred, grid, align_corners=False).clamp(0, 1)
         return Batch(pixels, self.data.labels[indices], pixels)
+
+
+@dataclass(frozen=True)
+class ComposedDigits(ImageDataset):
+    """Images made on the fly from the digits of another data set, on a canvas of their own.
+
+    Args:
+        base: the digits that they are made from.
+    """
+
+    makes_canvas: ClassVar[bool] = True
+    base: DigitSet = "mnist-mini"
+
+    def load(self, split: str, files: Files = Files(), class_names: tuple[str, ...] | None = None) -> ImageSet:
+        """The digits of the base."""
+        self.check_split(split)
+        base = dataset_class(self.base)()
+        assert isinstance(base, ImageDataset)
+        return base.load(split, files, class_names)
+
+    def check_preparation(self, preparation: Preparation, augmentation: Augmentation = Augmentation()) -> None:
+        """Refuse what changes images otherwise; a shift is without effect, since there is one already."""
+        plain = {**asdict(Preparation()), **asdict(Augmentation())}
+        given = {**asdict(preparation), **asdict(augmentation), "shift": plain["shift"]}
+        wrong = [option for option, value in given.items() if value != plain[option]]
+        if wrong:
+            raise DataError(
+                f"{self.name} makes its own canvas: {', '.join(wrong)} cannot be given; mirror, resize, standardize, "
+                "crop, crops, brightness and contrast are for other data. Leave them out.",
+                option=f"data.{wrong[0]}",
+            )
+
+
+@register_dataset("multi-mnist")
+@dataclass(frozen=True)
+class MultiMNIST(ComposedDigits):
+    """Two digits over each other, 36×36, made on the fly from the option base.
+
+    Args:
+        base: the digits that they are made from.
+    """
+
+    def training_source(self, images: ImageSet, preparation: Preparation, augmentation: Augmentation) -> ImageSource:
+        """Pairs, new ones every epoch."""
+        self.check_preparation(preparation, augmentation)
+        return MultiDigits(images)
+
+    def evaluation_source(self, images: ImageSet, preparation: Preparation) -> ImageSource:
+        """Pairs, the same for everyone."""
+        self.check_preparation(preparation)
+        return MultiDigits(images)
+
+
+@register_dataset("affine-mnist")
+@dataclass(frozen=True)
+class AffineMNIST(ComposedDigits):
+    """Trained on shifted digits, tested on affine ones, 40×40, made on the fly from the option base.
+
+    Args:
+        base: the digits that they are made from.
+    """
+
+    def training_source(self, images: ImageSet, preparation: Preparation, augmentation: Augmentation) -> ImageSource:
+        """Digits that are shifted only."""
+        self.check_preparation(preparation, augmentation)
+        return ShiftedDigits(images)
+
+    def validation_source(self, images: ImageSet, preparation: Preparation) -> ImageSource:
+        """Digits as those of training: what the test is about must not be seen before."""
+        self.check_preparation(preparation)
+        return ShiftedDigits(images)
+
+    def evaluation_source(self, images: ImageSet, preparation: Preparation) -> ImageSource:
+        """Digits under affine transformations."""
+        self.check_preparation(preparation)
+        return AffineDigits(images)

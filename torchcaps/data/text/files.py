@@ -7,15 +7,18 @@ import io
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
-from torchcaps.data.images import DataError, check_split
-from torchcaps.data.own_arrays import SPLITS, stratified_cut
+from torchcaps.data.dataset import Files, TextDataset
+from torchcaps.data.image_arrays import SPLITS, stratified_cut
+from torchcaps.data.images import check_split
 from torchcaps.data.text.sets import TextSet, read_utf8
 from torchcaps.data.text.tokens import tokenize
+from torchcaps.errors import DataError
 
 SUFFIXES = (".csv", ".tsv", ".jsonl")
 DELIMITERS = ",;\t"
@@ -32,7 +35,44 @@ class _Columns(NamedTuple):
     label: str
 
 
-def text_file(
+@dataclass(frozen=True)
+class TextFile(TextDataset):
+    """One's own texts in a .csv, .tsv or .jsonl file, or in a folder with train.csv and test.csv.
+
+    Args:
+        path: the file or folder, see :func:`read_text_file`.
+        text_column: where the texts are.
+        label_column: where the labels are.
+    """
+
+    path: str
+    text_column: str = "text"
+    label_column: str = "label"
+
+    @property
+    def title(self) -> str:
+        """Its path."""
+        return self.path
+
+    def load(
+        self,
+        split: str,
+        files: Files = Files(),
+        class_names: tuple[str, ...] | None = None,
+        lower: bool | None = None,
+    ) -> TextSet:
+        """See :class:`~torchcaps.data.dataset.TextDataset`."""
+        return read_text_file(
+            self.path,
+            split,
+            text_column=self.text_column,
+            label_column=self.label_column,
+            class_names=class_names,
+            lower=lower is not False,
+        )
+
+
+def read_text_file(
     path: str | os.PathLike[str],
     split: str,
     *,
@@ -41,11 +81,11 @@ def text_file(
     class_names: Sequence[str] | None = None,
     lower: bool = True,
 ) -> TextSet:
-    """Texts with one class each, from UTF-8 files.
+    """Read texts with one class each, from UTF-8 files.
 
     A folder with ``train.csv`` and ``test.csv`` (or ``.tsv``, ``.jsonl``) has the splits; of a single file a fifth of
-    each class is kept for the test, always the same (see :func:`~torchcaps.data.own_arrays.stratified_cut`). CSV needs
-    a first line with the columns' names; the delimiter is the one of comma, semicolon and tab that makes the wanted
+    each class is kept for the test, always the same (:func:`~torchcaps.data.image_arrays.stratified_cut`). CSV needs a
+    first line with the columns' names; the delimiter is the one of comma, semicolon and tab that makes the wanted
     columns appear; blank lines are skipped. A line of JSON lines is an object; its label may be a string, a whole
     number, true or false. Other columns are ignored. Texts are split by :func:`~torchcaps.data.text.tokens.tokenize`;
     an empty one, or one without any word, is kept as the empty tuple.
@@ -71,14 +111,20 @@ def text_file(
         raise DataError(f"there is no file or folder {path}. Give a .csv or .jsonl file, or a folder with train.csv.")
     # Both splits are read also when training is asked for: an error should come before the training, not after.
     parts = {part: _rows(file, columns) for part, file in _files(path).items()}
-    names = _class_names(parts.get("", parts.get("train", [])), class_names, path)
+    training = parts.get("", parts.get("train", []))
+    names = name_text_classes([row.label for row in training], class_names, path)
     sets = {part: _text_set(rows, names, part, path, lower) for part, rows in parts.items()}
     if split in sets:
         return sets[split]
-    tested = stratified_cut(sets[""].labels, CUT_SEED)
+    return cut_texts(sets[""], split, path)
+
+
+def cut_texts(texts: TextSet, split: str, where: object) -> TextSet:
+    """The training or the test texts of a set that is not cut into these yet: always the same ones."""
+    tested = stratified_cut(texts.labels, CUT_SEED)
     if split == "test" and not bool(tested.any()):
-        raise DataError(f"{path} has one text per class, so none can be kept for the test. Add texts to the classes.")
-    return sets[""][tested if split == "test" else ~tested]
+        raise DataError(f"{where} has one text per class, so none can be kept for the test. Add texts to the classes.")
+    return texts[tested if split == "test" else ~tested]
 
 
 def _files(path: Path) -> dict[str, Path]:
@@ -199,11 +245,13 @@ def _json_row(entry: object, line: int, path: Path, columns: _Columns) -> _Row:
     return _Row(text, _label(named, line, path, columns.label))
 
 
-def _class_names(rows: list[_Row], given: Sequence[str] | None, path: Path) -> tuple[str, ...]:
-    present = {row.label for row in rows}
+def name_text_classes(labels: Sequence[str], given: Sequence[str] | None, where: object) -> tuple[str, ...]:
+    """The names of the classes: those given, else the labels, sorted: as numbers if all are numbers."""
+    present = set(labels)
     if given is None and len(present) == 1:
         raise DataError(
-            f"{path} has one class only: {min(present)!r}; a classifier needs at least two. Add texts of another class."
+            f"{where} has one class only: {min(present)!r}; a classifier needs at least two. Add texts of another "
+            "class."
         )
     if given is not None:
         if len(given) < 2 or len(set(given)) < len(given):

@@ -1,0 +1,281 @@
+"""Data that is in memory already: arrays, tensors, lists of texts, or a torch ``Dataset`` from anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from torchcaps.data.dataset import Files, ImageDataset, Kind, TextDataset
+from torchcaps.data.image_arrays import check_pair, cut_split, name_classes, number_labels, to_pixels
+from torchcaps.data.images import ImageSet
+from torchcaps.data.npz import Header
+from torchcaps.data.text.files import cut_texts, name_text_classes
+from torchcaps.data.text.sets import TextSet
+from torchcaps.data.text.tokens import tokenize
+from torchcaps.errors import DataError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+IN_MEMORY = "in-memory"
+"""What such data is called in a recipe."""
+EXPECTED = "Give a pair (images, labels) of arrays, or a torch Dataset of (image, label) pairs."
+
+
+@dataclass(frozen=True, eq=False)
+class MemoryImages(ImageDataset):
+    """One's own images in memory.
+
+    Args:
+        train: the images to train on.
+        test: the images to test on; not given: a fifth of each class of ``train``, always the same.
+    """
+
+    train: ImageSet
+    test: ImageSet | None = None
+
+    def __post_init__(self) -> None:
+        if self.test is not None and self.test.image_shape != self.train.image_shape:
+            raise DataError(
+                f"training and test images must be of one shape, got {self.train.image_shape} and "
+                f"{self.test.image_shape}."
+            )
+        if self.test is not None and self.test.class_names != self.train.class_names:
+            raise DataError(
+                f"training and test images must be of the same classes, got {', '.join(self.train.class_names)} and "
+                f"{', '.join(self.test.class_names)}. Give both the same class_names."
+            )
+
+    @property
+    def title(self) -> str:
+        """What it is called in a sentence."""
+        return "the data"
+
+    def load(self, split: str, files: Files = Files(), class_names: tuple[str, ...] | None = None) -> ImageSet:
+        """See :class:`~torchcaps.data.dataset.ImageDataset`."""
+        self.check_split(split)
+        if self.test is None:
+            return cut_split(self.train, split, self.title)
+        return self.train if split == "train" else self.test
+
+
+@dataclass(frozen=True, eq=False)
+class MemoryTexts(TextDataset):
+    """One's own texts in memory, split into words already.
+
+    Args:
+        train: the texts to train on.
+        test: the texts to test on; not given: a fifth of each class of ``train``, always the same.
+    """
+
+    train: TextSet
+    test: TextSet | None = None
+
+    def __post_init__(self) -> None:
+        if self.test is not None and self.test.class_names != self.train.class_names:
+            raise DataError(
+                f"training and test texts must be of the same classes, got {', '.join(self.train.class_names)} and "
+                f"{', '.join(self.test.class_names)}. Give both the same class_names."
+            )
+
+    @property
+    def title(self) -> str:
+        """What it is called in a sentence."""
+        return "the data"
+
+    def load(
+        self,
+        split: str,
+        files: Files = Files(),
+        class_names: tuple[str, ...] | None = None,
+        lower: bool | None = None,
+    ) -> TextSet:
+        """See :class:`~torchcaps.data.dataset.TextDataset`."""
+        self.check_split(split)
+        if self.test is None:
+            return cut_texts(self.train, split, self.title)
+        return self.train if split == "train" else self.test
+
+
+def image_set(data: Any, class_names: Sequence[str] | None = None) -> ImageSet:
+    """Make an image set of whatever holds images and labels.
+
+    Args:
+        data: an :class:`~torchcaps.data.images.ImageSet`, which is given back; a pair (images, labels) of arrays or
+            tensors, as an .npz file may have them; or a torch ``Dataset`` of (image, label) pairs, its images PIL
+            images, arrays or tensors of one shape. Labels are integers from 0 or strings.
+        class_names: a name for every number; not given: the attribute ``classes`` of a ``Dataset``, else the sorted
+            strings or the numbers.
+
+    Shapes:
+        images uint8, or float in 0 … 1: ``[N, H, W]``, ``[N, H, W, C]`` with C 1 or 3, or ``[N, C, H, W]`` with C 1, 2
+        or 3; where both could be meant, the channels are last. Of a ``Dataset`` each the same without N; of tensors the
+        channels are first. labels ``[N]`` or ``[N, 1]``.
+
+    Raises:
+        DataError: it is something else; the message says what was expected.
+    """
+    if isinstance(data, ImageSet):
+        return data
+    if isinstance(data, (tuple, list)) and len(data) == 2:
+        images, labels = data
+    elif hasattr(data, "__getitem__") and hasattr(data, "__len__") and not isinstance(data, (str, bytes, dict, Tensor)):
+        images, labels = _stack_items(data)
+        if class_names is None and isinstance(getattr(data, "classes", None), (list, tuple)):
+            class_names = [str(name) for name in data.classes]
+    else:
+        raise DataError(f"images cannot be made of a {type(data).__name__}. {EXPECTED}")
+    pixels, values = _to_array(images, "the images"), _to_labels(labels)
+    check_pair(Header(pixels.shape, pixels.dtype), Header(values.shape, values.dtype), "of the data", "the labels")
+    values = values.reshape(-1)
+    names = name_classes(values, "of the data", class_names)
+    return ImageSet(to_pixels(pixels, "the images"), number_labels(values, names, "of the data"), names)
+
+
+def text_set(data: Any, class_names: Sequence[str] | None = None, lower: bool = True) -> TextSet:
+    """Make a text set of texts and their labels.
+
+    Args:
+        data: a :class:`~torchcaps.data.text.sets.TextSet`, which is given back; or a pair (texts, labels) of strings
+            and of integers or strings.
+        class_names: the classes in the order of their numbers; not given: the labels, sorted.
+        lower: make texts lower case.
+
+    Raises:
+        DataError: it is something else; the message says what was expected.
+    """
+    if isinstance(data, TextSet):
+        return data
+    if not (isinstance(data, (tuple, list)) and len(data) == 2):
+        raise DataError(f"texts cannot be made of a {type(data).__name__}. Give a pair (texts, labels) of lists.")
+    texts, labels = list(data[0]), [_label_text(label) for label in _as_list(data[1])]
+    wrong = next((text for text in texts if not isinstance(text, str)), None)
+    if wrong is not None:
+        raise DataError(f"a text must be a string, got {wrong!r:.60}.")
+    if len(texts) != len(labels) or not texts:
+        raise DataError(f"{len(texts)} texts need as many labels, and at least one; got {len(labels)} labels.")
+    if class_names is not None and all(label.isdigit() for label in labels) and not set(labels) <= set(class_names):
+        numbers = [int(label) for label in labels]
+        if max(numbers) >= len(class_names):
+            raise DataError(f"labels must be in 0 … {len(class_names) - 1} for the class names, got {max(numbers)}.")
+        labels = [class_names[number] for number in numbers]
+    names = name_text_classes(labels, class_names, "the data")
+    unknown = sorted(set(labels) - set(names))
+    if unknown:
+        raise DataError(f"the labels {', '.join(unknown[:5])} are no class; the classes are {', '.join(names[:10])}.")
+    index = {name: number for number, name in enumerate(names)}
+    return TextSet(
+        tuple(tokenize(text, lower) for text in texts), torch.tensor([index[name] for name in labels]), names
+    )
+
+
+def _stack_items(items: Any) -> tuple[NDArray[Any], list[Any]]:
+    """The images and labels of a torch ``Dataset``, in its order."""
+    import numpy as np
+
+    images, labels = [], []
+    for index in range(len(items)):
+        item = items[index]
+        if not (isinstance(item, (tuple, list)) and len(item) == 2):
+            raise DataError(f"item {index} of the data is no pair of an image and a label: {item!r:.60}. {EXPECTED}")
+        images.append(_one_image(item[0], index))
+        labels.append(item[1].item() if isinstance(item[1], (Tensor, np.generic)) else item[1])
+        if images[-1].shape != images[0].shape:
+            raise DataError(
+                f"all images must be of one shape, but item 0 has {images[0].shape} and item {index} "
+                f"{images[-1].shape}. Resize them first."
+            )
+    if not images:
+        raise DataError(f"the data is empty. {EXPECTED}")
+    return np.stack(images), labels
+
+
+def _one_image(image: Any, index: int) -> NDArray[Any]:
+    """An image as an array ``[H, W]`` or ``[C, H, W]``, from an array also ``[H, W, C]``."""
+    import numpy as np
+
+    if isinstance(image, Tensor):
+        array: NDArray[Any] = image.detach().cpu().numpy()
+        # A tensor of torchvision has its channels first, whatever its width.
+        return array.transpose(1, 2, 0) if array.ndim == 3 and array.shape[0] in (1, 3) else array
+    if hasattr(image, "convert"):  # a PIL image
+        grey = image.mode in ("1", "L")
+        return np.asarray(image.convert("L" if grey else "RGB"))
+    if isinstance(image, np.ndarray):
+        return image
+    raise DataError(
+        f"image {index} must be a PIL image, an array or a tensor, got a {type(image).__name__}. {EXPECTED}"
+    )
+
+
+def _to_array(values: Any, what: str) -> NDArray[Any]:
+    import numpy as np
+
+    if isinstance(values, Tensor):
+        return np.asarray(values.detach().cpu().numpy())
+    if isinstance(values, np.ndarray):
+        return values
+    raise DataError(f"{what} must be an array or a tensor, got a {type(values).__name__}. {EXPECTED}")
+
+
+def _to_labels(labels: Any) -> NDArray[Any]:
+    import numpy as np
+
+    if isinstance(labels, (list, tuple)):
+        kinds = {str if isinstance(label, str) else int for label in labels}
+        if len(kinds) > 1:
+            raise DataError("labels must be all strings or all whole numbers, got both.")
+        return np.array(labels)
+    return _to_array(labels, "the labels")
+
+
+def _as_list(labels: Any) -> list[Any]:
+    if isinstance(labels, str) or not isinstance(labels, Iterable):
+        raise DataError(f"labels must be a list, an array or a tensor, got {labels!r:.60}.")
+    return list(labels.tolist()) if hasattr(labels, "tolist") else list(labels)
+
+
+def _label_text(label: Any) -> str:
+    if isinstance(label, bool) or not isinstance(label, (str, int)):
+        raise DataError(f"a label must be a string or a whole number, got {label!r:.60}.")
+    return str(label)
+
+
+def make_memory_dataset(
+    data: Any, test: Any = None, kind: Kind | None = None, class_names: Sequence[str] | None = None
+) -> MemoryImages | MemoryTexts:
+    """A data set of data in memory: images, or texts if the data has strings.
+
+    Args:
+        data: to train on, as :func:`image_set` or :func:`text_set` takes it.
+        test: to test on; not given: a fifth of each class.
+        kind: images or texts; not given: as the data looks.
+        class_names: the classes in the order of their numbers; not given: the data's own.
+    """
+    if kind == "texts" or (kind is None and _has_texts(data)):
+        texts = text_set(data, class_names)
+        return MemoryTexts(texts, None if test is None else text_set(test, texts.class_names))
+    images = image_set(data, class_names)
+    return MemoryImages(images, None if test is None else image_set(test, images.class_names))
+
+
+def is_picture(item: Any) -> bool:
+    """Whether something is an image of Pillow, which need not be installed."""
+    return hasattr(item, "convert") and hasattr(item, "getbands")
+
+
+def list_pixels(images: Any) -> list[Tensor]:
+    """An array or a tensor of images as single ones, uint8 ``[C, H, W]``; one image ``[H, W]`` is taken, too."""
+    array = _to_array(images, "the images")
+    return list(to_pixels(array[None] if array.ndim == 2 else array, "the images"))
+
+
+def _has_texts(data: Any) -> bool:
+    if isinstance(data, TextSet):
+        return True
+    pair = isinstance(data, (tuple, list)) and len(data) == 2
+    return pair and isinstance(data[0], (list, tuple)) and any(isinstance(text, str) for text in data[0][:1])

@@ -1,0 +1,177 @@
+"""Data sets by name, or by the path of a user's own files, and their options checked."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import os
+import pkgutil
+import types
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from torchcaps.checks import require_choice
+from torchcaps.data.dataset import Dataset, Kind
+from torchcaps.data.image_arrays import ImageArrays
+from torchcaps.data.image_folder import ImageFolder
+from torchcaps.data.options import DataOptions
+from torchcaps.data.text.files import SUFFIXES, TextFile
+from torchcaps.errors import DataError, InputError
+from torchcaps.plain import shown
+
+BUILT_IN = ("torchcaps.data.datasets", "torchcaps.data.synthetic")
+"""Packages whose modules register the data sets of torchcaps."""
+_DATASETS: dict[str, type[Dataset]] = {}
+_imported: list[str] = []
+Registered = TypeVar("Registered", bound=type[Dataset])
+
+
+def register_dataset(name: str) -> Callable[[Registered], Registered]:
+    """Decorator that makes a data set known by a name.
+
+    It is put on a dataclass that derives from :class:`~torchcaps.data.dataset.ImageDataset` or
+    :class:`~torchcaps.data.dataset.TextDataset`; its fields, all with defaults, are its options.
+
+    Args:
+        name: that recipes and commands use, such as "small-norb".
+    """
+
+    def register(cls: Registered) -> Registered:
+        if not (isinstance(cls, type) and issubclass(cls, Dataset) and "__dataclass_fields__" in vars(cls)):
+            raise InputError(
+                f"a data set must be a dataclass that derives from ImageDataset or TextDataset, got {shown(cls)}. Put "
+                "@dataclass(frozen=True) below @register_dataset."
+            )
+        needed = [field.name for field in dataclasses.fields(cls) if _needs_value(field)]
+        if needed:
+            raise InputError(f"every option of a data set needs a default; {cls.__name__} has none for {needed[0]}.")
+        if name in _DATASETS:
+            raise InputError(f"a data set is registered as {name!r} already. Choose another name.")
+        cls.name = name
+        _DATASETS[name] = cls
+        return cls
+
+    return register
+
+
+def list_datasets(kind: Kind | None = None) -> list[str]:
+    """The names of all data sets that are registered, or of those of a kind, in the order in which they were."""
+    _import_built_in()
+    return [name for name, cls in _DATASETS.items() if kind in (None, cls.kind)]
+
+
+def dataset_class(name: str) -> type[Dataset]:
+    """The data set of a name; an unknown name is a :class:`DataError` with the nearest one."""
+    _import_built_in()
+    try:
+        require_choice("data set", name, _DATASETS)
+    except ValueError as error:
+        raise DataError(
+            f"{error} One's own data: a folder of class folders, an .npz with x and y, or a .csv file.",
+            option="data.name",
+        ) from None
+    return _DATASETS[name]
+
+
+def find_dataset(name: str) -> type[Dataset]:
+    """The data set of a name, or the class that reads a user's own files at a path."""
+    _import_built_in()
+    path = Path(name)
+    if name in _DATASETS:
+        return _DATASETS[name]
+    if path.suffix.lower() in SUFFIXES or any((path / f"train{suffix}").is_file() for suffix in SUFFIXES):
+        return TextFile
+    if path.is_dir():
+        return ImageFolder
+    if path.exists() or path.suffix == ".npz":
+        return ImageArrays
+    if os.sep in name or path.suffix:
+        raise DataError(f"{name} is not there: no such folder or .npz file.", option="data.name")
+    return dataset_class(name)
+
+
+def option_names(cls: type[Dataset]) -> list[str]:
+    """The options of a data set; the path of a user's own files is none."""
+    return [field.name for field in dataclasses.fields(cls) if field.name != "path"]
+
+
+def make_dataset(options: DataOptions) -> Dataset:
+    """The data set that is asked for, with its options.
+
+    Args:
+        options: ``name`` is that of a registered data set, or the path of a folder of class folders, of an .npz with x
+            and y, of a .csv, .tsv or .jsonl file or of a folder with train.csv; ``options`` are its own.
+
+    Raises:
+        DataError: there is no such data, or it has no such option, or not with this value; the message lists those
+            that there are.
+    """
+    cls = find_dataset(options.name)
+    given = dict(options.options)
+    _check_options(cls, given, options.name)
+    if not cls.name:
+        given["path"] = options.name
+    try:
+        return cls(**given)
+    except DataError as error:
+        if error.option is None:
+            raise
+        raise _refusal(cls, options.name, str(error), error.option) from None
+
+
+def _needs_value(field: dataclasses.Field[Any]) -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
+def _import_built_in() -> None:
+    for package in BUILT_IN:
+        if package not in _imported:
+            _imported.append(package)
+            for module in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}."):
+                importlib.import_module(module.name)
+
+
+def _check_options(cls: type[Dataset], given: Mapping[str, Any], name: str) -> None:
+    """Refuse options that a data set lacks, and values that are not of the type of theirs.
+
+    They come as plain data from recipes. The parser of the other keys must not see them: it imports what a
+    ``class_path`` names.
+    """
+    if not isinstance(given, Mapping):
+        raise DataError(f"data.options must be keys with values, got {shown(given)}.", option="data.options")
+    types_of = get_type_hints(cls)
+    for key, value in given.items():
+        if key not in option_names(cls):
+            raise _refusal(cls, name, f"{name} has no option {shown(key)}.", str(key))
+        if not _fits(value, types_of[key]):
+            raise _refusal(cls, name, f"{key} must be {_described(types_of[key])}, got {shown(value)}.", key)
+
+
+def _refusal(cls: type[Dataset], name: str, problem: str, option: str) -> DataError:
+    types_of = get_type_hints(cls)
+    known = ", ".join(f"{key} ({_described(types_of[key])})" for key in option_names(cls))
+    return DataError(f"{problem} Options of {name}: {known or 'none'}.", option=f"data.options.{option}")
+
+
+def _fits(value: Any, wanted: Any) -> bool:
+    """Whether plain data is of a type: bool, int, float, str, None, a choice of values, or one of several of these."""
+    if get_origin(wanted) is Literal:
+        return any(value == choice and type(value) is type(choice) for choice in get_args(wanted))
+    if get_origin(wanted) in (Union, types.UnionType):
+        return any(_fits(value, kind) for kind in get_args(wanted))
+    if wanted is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    if wanted is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, get_origin(wanted) or wanted)
+
+
+def _described(wanted: Any) -> str:
+    """A type in a sentence."""
+    if get_origin(wanted) is Literal:
+        return " or ".join(map(str, get_args(wanted)))
+    if get_origin(wanted) in (Union, types.UnionType):
+        return " or ".join(_described(kind) for kind in get_args(wanted) if kind is not type(None)) + " or nothing"
+    words = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+    return words.get(wanted, getattr(wanted, "__name__", str(wanted)))
