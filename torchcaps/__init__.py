@@ -20,11 +20,13 @@ if TYPE_CHECKING:
     from torchcaps import models as models
     from torchcaps import ops as ops
     from torchcaps import pretrained as pretrained
+    from torchcaps import report as report
     from torchcaps import routing as routing
     from torchcaps import testing as testing
     from torchcaps import training as training
     from torchcaps.capsules import Capsules
     from torchcaps.checks import check_finite
+    from torchcaps.data.registry import list_datasets, register_dataset
     from torchcaps.layers import (
         CapsuleConv1d,
         CapsuleConv2d,
@@ -39,8 +41,9 @@ if TYPE_CHECKING:
     from torchcaps.models import ModelOutput, create_model, list_models, register_model
     from torchcaps.ops import squash
     from torchcaps.ops.backends import use_backend
-    from torchcaps.pretrained import list_pretrained, load_pretrained
+    from torchcaps.pretrained import list_pretrained
     from torchcaps.routing import list_routings, register_routing
+    from torchcaps.run import Prediction, Run, fit, load
 
 # Names are imported when they are first used, so that `torchcaps --help` need not wait for torch.
 _HOMES = {
@@ -52,16 +55,21 @@ _HOMES = {
     "ClassCapsules": "torchcaps.layers",
     "MatrixPrimaryCapsules2d": "torchcaps.layers",
     "ModelOutput": "torchcaps.models",
+    "Prediction": "torchcaps.run",
     "PrimaryCapsules1d": "torchcaps.layers",
     "PrimaryCapsules2d": "torchcaps.layers",
     "ReconstructionDecoder": "torchcaps.layers",
+    "Run": "torchcaps.run",
     "check_finite": "torchcaps.checks",
     "create_model": "torchcaps.models",
+    "fit": "torchcaps.run",
+    "list_datasets": "torchcaps.data.registry",
     "list_models": "torchcaps.models",
     "list_pretrained": "torchcaps.pretrained",
     "list_routings": "torchcaps.routing",
-    "load_pretrained": "torchcaps.pretrained",
+    "load": "torchcaps.run",
     "margin_loss": "torchcaps.losses",
+    "register_dataset": "torchcaps.data.registry",
     "register_model": "torchcaps.models",
     "register_routing": "torchcaps.routing",
     "spread_loss": "torchcaps.losses",
@@ -69,8 +77,8 @@ _HOMES = {
     "use_backend": "torchcaps.ops.backends",
 }
 # What a user looks for besides: imported when it is first used, too.
-_ROOMS = ("analysis", "capsules", "data", "errors", "layers", "losses", "models", "ops", "pretrained", "routing",
-          "testing", "training")  # fmt: skip
+_ROOMS = ("analysis", "capsules", "data", "errors", "layers", "losses", "models", "ops", "pretrained", "report",
+          "routing", "testing", "training")  # fmt: skip
 __all__ = [
     "CapsuleConv1d",
     "CapsuleConv2d",
@@ -80,18 +88,23 @@ __all__ = [
     "ClassCapsules",
     "MatrixPrimaryCapsules2d",
     "ModelOutput",
+    "Prediction",
     "PrimaryCapsules1d",
     "PrimaryCapsules2d",
     "ReconstructionDecoder",
+    "Run",
     "TorchcapsError",
     "__version__",
     "check_finite",
     "create_model",
+    "fit",
+    "list_datasets",
     "list_models",
     "list_pretrained",
     "list_routings",
-    "load_pretrained",
+    "load",
     "margin_loss",
+    "register_dataset",
     "register_model",
     "register_routing",
     "spread_loss",

@@ -5,14 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any
 
 from torchcaps.commands.base import Command, say, user_errors
 
+MOST_SHOWN = 20
+"""Classes of which a confusion matrix is printed."""
 
-def _add_evaluate(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", help="a run folder")
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", help="a run folder, a weights file with --data, or the name of a pretrained model")
     parser.add_argument("--data", metavar="NAME", help="other data of the same kind: a name, a folder or a file")
     parser.add_argument("--data-dir", metavar="DIR", help="folder with data sets")
     parser.add_argument(
@@ -28,34 +31,36 @@ def _add_evaluate(parser: argparse.ArgumentParser) -> None:
         choices=(1, 13),
         help="patches per image whose scores are averaged, for runs with data.crop",
     )
+    parser.add_argument("--confusion", action="store_true", help="print the confusion matrix, too")
     parser.add_argument("--json", action="store_true", help="print all numbers as JSON")
 
 
-def _evaluate(arguments: argparse.Namespace) -> int:
+def _run(arguments: argparse.Namespace) -> int:
+    notices: list[str] = []
     with user_errors():
         from torchcaps.progress import bars
-        from torchcaps.training.evaluation import evaluate
-        from torchcaps.training.runs import read_run_recipe
+        from torchcaps.run import load
 
-        own = read_run_recipe(arguments.run).data
-        changes = {"name": arguments.data, "dir": arguments.data_dir}
-        options = replace(own, **{key: value for key, value in changes.items() if value is not None})
-        other = arguments.data is not None or arguments.split != "test" or arguments.data_dir is not None
-        notices: list[str] = []
-        given = options if other else None
-        result = evaluate(arguments.run, given, arguments.split, arguments.crops, bars(), notices.append)
-    _show(arguments, result)
+        result = load(arguments.run).evaluate(
+            arguments.data,
+            arguments.split,
+            data_dir=arguments.data_dir,
+            crops=arguments.crops,
+            progress=bars(),
+            notice=notices.append,
+        )
+    if arguments.json:
+        say(json.dumps(result, indent=2))
+    else:
+        _show(result, arguments.confusion)
     for notice in notices:
         say(f"torchcaps: {notice}", sys.stderr)
     return 0
 
 
-def _show(arguments: argparse.Namespace, result: dict[str, Any]) -> None:
-    if arguments.json:
-        say(json.dumps(result, indent=2))
-        return
+def _show(result: Mapping[str, Any], confusion: bool) -> None:
     kind = "texts" if "texts" in result else "images"
-    where = f"{result[kind]:,} {arguments.split} {kind} of {result['data']}"
+    where = f"{result[kind]:,} {result['split']} {kind} of {result['data']}"
     say(f"accuracy {result['accuracy']:.2%} (error {result['error_percent']:.2f} %) on {where}")
     if "exact_match" in result:
         say("a text counts when exactly its labels are found")
@@ -65,13 +70,37 @@ def _show(arguments: argparse.Namespace, result: dict[str, Any]) -> None:
     if "share_of_objects_found" in result:
         share = result["share_of_objects_found"]
         say(f"an image counts when all its objects are right; {share:.2%} of the objects were found")
-    for name, accuracy in result.get("accuracy_per_class", {}).items():
-        say(f"  {name:<16}{accuracy:.2%}")
+    width = max(16, *(len(name) + 2 for name in result["per_class"]))
+    say(f"  {'class':<{width}}precision   recall       F1   {kind}")
+    for name, row in result["per_class"].items():
+        if row["count"] or row["precision"]:
+            numbers = "".join(f"{row[key]:>9.2%}" for key in ("precision", "recall", "f1"))
+            say(f"  {name:<{width}}{numbers}{row['count']:>9,}")
+    if confusion and "confusion_matrix" in result:
+        _show_confusions(list(result["per_class"]), result["confusion_matrix"])
+
+
+def _show_confusions(names: list[str], matrix: list[list[int]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    if len(names) > MOST_SHOWN:
+        say(f"the confusion matrix of {len(names)} classes is in the JSON (--json)")
+        return
+    table = Table(title="rows: labels, columns: answers")
+    table.add_column("")
+    for name in names:
+        table.add_column(name, justify="right")
+    for name, row in zip(names, matrix, strict=True):
+        table.add_row(name, *(str(count) if count else "·" for count in row))
+    Console(highlight=False, markup=False).print(table)
 
 
 EVALUATE = Command(
     "measure a run on its test images or texts",
-    "  torchcaps evaluate runs/quickstart-1\n  torchcaps evaluate runs/quickstart-1 --data mnist --data-dir DIR --json",
-    _add_evaluate,
-    _evaluate,
+    "  torchcaps evaluate runs/quickstart-1\n"
+    "  torchcaps evaluate runs/quickstart-1 --data mnist --data-dir DIR --json\n"
+    "  torchcaps evaluate mnist --data mnist-mini --confusion      a pretrained model",
+    _add_arguments,
+    _run,
 )

@@ -8,7 +8,6 @@ import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from torchcaps.commands.base import Command, say, user_errors
@@ -36,21 +35,18 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     with user_errors():
-        from torchcaps.analysis.explain.report import explain
-        from torchcaps.training.runs import read_run_recipe
+        from torchcaps.run import load
 
-        own = read_run_recipe(arguments.run).data
-        changes = {"name": arguments.data, "dir": arguments.data_dir}
-        given = {key: value for key, value in changes.items() if value is not None}
+        run = load(arguments.run)
         with _progress() as progress:
-            report = explain(
-                arguments.run,
+            report = run.explain(
                 arguments.output,
-                replace(own, **given) if given else None,
-                arguments.images,
-                arguments.seed,
-                _command(arguments),
-                progress,
+                arguments.data,
+                data_dir=arguments.data_dir,
+                images=arguments.images,
+                seed=arguments.seed,
+                command=_command(arguments),
+                progress=progress,
             )
     if arguments.json:
         say(json.dumps(report.numbers, indent=2, ensure_ascii=False))

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torchcaps.commands.base import CommandError
-from torchcaps.errors import TorchcapsError
 
 if TYPE_CHECKING:
     from jsonargparse import Namespace
@@ -66,6 +65,11 @@ def parse_with_keys(
     return parsed, given
 
 
+def read_keys(words: Sequence[str]) -> dict[str, Any]:
+    """The keys of a recipe, and nothing else, on a command line."""
+    return parse_with_keys(words, lambda _: None)[1]
+
+
 def _in_full(word: str, own: set[str]) -> str:
     """A short name written out, and dashes within a key as the underscores that it has."""
     name, equals, value = word.partition("=")
@@ -75,13 +79,14 @@ def _in_full(word: str, own: set[str]) -> str:
     return word if name in own else f"--{name[2:].replace('-', '_')}{equals}{value}"
 
 
-def spell_keys(error: TorchcapsError) -> str:
+def spell_keys(error: Exception) -> str:
     """An error's message with all keys of a recipe spelled as on the command line."""
     from torchcaps.training.recipes import FREE, known_keys
 
     keys = [*(key for key in known_keys() if "." in key), *FREE]
     message = str(error)
-    if error.option is not None and "." not in error.option:  # of a class that knows nothing of recipes
-        full = next((key for key in keys if key.endswith(f".{error.option}")), None)
-        message = message if full is None else re.sub(rf"(?<![\w.-]){error.option}(?![\w.])", full, message)
+    option = getattr(error, "option", None)
+    if option is not None and "." not in option:  # of a class that knows nothing of recipes
+        full = next((key for key in keys if key.endswith(f".{option}")), None) or f"--{option}"
+        message = re.sub(rf"(?<![\w.-]){option}(?![\w.])", full, message)
     return re.sub(rf"(?<![\w.-])(?=({'|'.join(map(re.escape, keys))})\b)", "--", message)

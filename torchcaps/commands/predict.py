@@ -6,6 +6,7 @@ import argparse
 import csv
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from torchcaps.commands.base import Command, CommandError, say, user_errors
 from torchcaps.io import printable
 
 if TYPE_CHECKING:
-    from torchcaps.training.evaluation import Prediction
+    from torchcaps.run import Prediction, Run
 
 EXAMPLES = """  torchcaps predict runs/quickstart-1 three.png
   torchcaps predict runs/quickstart-1 *.png --csv > found.csv
@@ -47,26 +48,44 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     with user_errors():
         from torchcaps.progress import bars
-        from torchcaps.training.evaluation import predict, predict_texts
-        from torchcaps.training.runs import TextSpec, load_model
+        from torchcaps.run import load
 
-        _, spec = load_model(arguments.run)
-        if not isinstance(spec, TextSpec):
+        run = load(arguments.run)
+        if run.task.kind == "images":
             _refuse_text_options(arguments)
-            _print(arguments, predict(arguments.run, arguments.files, bars()), "file")
-            return 0
-        texts = _texts(arguments)
-        if (arguments.words or arguments.html) and (arguments.csv or arguments.json):
-            raise CommandError("--words and --html show words, --csv and --json print scores: give one or the other.")
+            items: list[str] = arguments.files
+        else:
+            items = _texts(arguments)
         if arguments.words or arguments.html:
-            from torchcaps.commands.words import show_words
-
-            return show_words(
-                arguments.run, texts, arguments.of_class, arguments.by or "couplings", arguments.words, arguments.html
-            )
+            if arguments.csv or arguments.json:
+                raise CommandError(
+                    "--words and --html show words, --csv and --json print scores: give one or the other."
+                )
+            return _show_words(arguments, run, items)
         if arguments.of_class is not None or arguments.by is not None:
             raise CommandError("--class and --by go with --words or --html, which show the words that decide.")
-        _print(arguments, predict_texts(arguments.run, texts, bars()), "text", spec.multi_label)
+        _print(arguments, run, run.predict(items, bars()))
+    return 0
+
+
+def _show_words(arguments: argparse.Namespace, run: Run, texts: Sequence[str]) -> int:
+    """Print the words that decide in colour, write a page of them, or both."""
+    from rich.console import Console
+
+    from torchcaps.analysis.relevance import deciding_words
+    from torchcaps.io import write_text
+    from torchcaps.progress import bars
+    from torchcaps.report.words import terminal_text, words_page
+
+    by = arguments.by or "couplings"
+    decided = deciding_words(run.model, run.task, texts, arguments.of_class, by, bars())
+    console = Console(highlight=False)
+    if arguments.words:
+        for words in decided:
+            console.print(terminal_text(words), soft_wrap=True)
+    if arguments.html:
+        write_text(Path(arguments.html), words_page(decided, "Which words decide", by))
+        console.print(f"Page: {arguments.html}", soft_wrap=True, markup=False)
     return 0
 
 
@@ -95,37 +114,24 @@ def _texts(arguments: argparse.Namespace) -> list[str]:
     return texts
 
 
-def _print(arguments: argparse.Namespace, found: list[Prediction], kind: str, multi_label: bool = False) -> None:
+def _print(arguments: argparse.Namespace, run: Run, answers: list[Prediction]) -> None:
+    kind, several = run.task.item_name, run.task.multi_label
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    names = sorted(run.classes)
     if arguments.csv:
-        names = sorted(found[0].labels)
-        writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow([kind, "label", *names])
-        for prediction in found:
-            scores = dict(zip(prediction.labels, prediction.scores, strict=True))
+    for answer in answers:
+        scores = dict(zip(answer.labels, answer.scores, strict=True))
+        labels = run.task.choose(answer.labels, answer.scores)
+        if arguments.csv:
             numbers = [f"{scores[name]:.6f}" for name in names]
-            writer.writerow([printable(prediction.item), _answer(prediction, multi_label), *numbers])
-        return
-    for prediction in found:
-        scores = dict(zip(prediction.labels, prediction.scores, strict=True))
-        if arguments.json:
-            answer = _present(prediction) if multi_label else prediction.labels[0]
-            line = {kind: prediction.item, "label": answer, "scores": scores}
+            writer.writerow([printable(answer.item), " ".join(labels) if several else answer.label, *numbers])
+        elif arguments.json:
+            line = {kind: answer.item, "label": list(labels) if several else answer.label, "scores": scores}
             say(json.dumps(line, ensure_ascii=False))
         else:
-            best = ", ".join(f"{n} {s:.3f}" for n, s in list(scores.items())[:3])
-            say(f"{_short(prediction.item) if kind == 'text' else prediction.item}: {best}")
-
-
-def _present(prediction: Prediction) -> list[str]:
-    """The labels of a text that may have any number of them."""
-    from torchcaps.training.metrics import PRESENT
-
-    pairs = zip(prediction.labels, prediction.scores, strict=True)
-    return [label for label, score in pairs if score > PRESENT]
-
-
-def _answer(prediction: Prediction, multi_label: bool) -> str:
-    return " ".join(_present(prediction)) if multi_label else prediction.labels[0]
+            best = ", ".join(f"{name} {score:.3f}" for name, score in list(scores.items())[:3])
+            say(f"{_short(answer.item) if kind == 'text' else answer.item}: {best}")
 
 
 def _short(text: str) -> str:

@@ -130,9 +130,9 @@ def _train_and_tell(arguments: argparse.Namespace, recipe: Recipe, name: str) ->
     try:
         summary = train(recipe, folder, resume, tell, sys.stderr.isatty())
     except Interrupted as stop:
-        raise CommandError(stop, code=130) from stop
+        raise CommandError(f"{stop} Continue with: torchcaps train --resume {folder}", code=130) from stop
     except TrainingStopped as stop:
-        raise CommandError(stop) from stop
+        raise CommandError(spell_keys(stop)) from stop
     except Exception as error:
         if not arguments.resume and not (folder / "tensorboard").exists() and is_first_process():
             shutil.rmtree(folder, ignore_errors=True)  # made for this run, which never began
@@ -145,18 +145,16 @@ def _train_and_tell(arguments: argparse.Namespace, recipe: Recipe, name: str) ->
 
 
 def _tell(arguments: argparse.Namespace, folder: Path, summary: dict[str, Any]) -> None:
-    if arguments.json:
-        from torchcaps.training.evaluation import evaluate
+    from torchcaps.run import load
 
-        tested = {"evaluation": evaluate(folder)} if arguments.evaluate else {}
+    result = load(folder).evaluate() if arguments.evaluate else None
+    if arguments.json:
+        tested = {} if result is None else {"evaluation": result}
         say(json.dumps({"run": str(folder), **summary, **tested}, indent=2))
         return
     watched = f", validation accuracy {summary['val_accuracy']:.2%}" if "val_accuracy" in summary else ""
     say(f"Trained {summary['epochs']} epochs in {summary['training_seconds']:.0f} s{watched}.")
-    if arguments.evaluate:
-        from torchcaps.training.evaluation import evaluate
-
-        result = evaluate(folder)
+    if result is not None:
         kind = "texts" if "texts" in result else "images"
         say(f"Test accuracy: {result['accuracy']:.2%} on {result[kind]:,} {kind} never seen before.")
     say(f"Run folder: {folder}")

@@ -1,7 +1,6 @@
 """Small trained models that come with the package; each has a card that says how it was trained and what it measured.
 
->>> from torchcaps.pretrained import load_pretrained
->>> model, spec = load_pretrained("mnist")
+:func:`torchcaps.load` opens one by its name. The weights are kept with 16 bits and computed with 32.
 """
 
 from __future__ import annotations
@@ -14,9 +13,6 @@ from typing import Any
 import numpy as np
 
 from torchcaps.checks import require_choice
-from torchcaps.models import Model
-from torchcaps.training.runs import load_model
-from torchcaps.training.specs import ModelSpec
 
 NAMES = ("mnist", "fashion-mnist", "multi-mnist")
 WEIGHTS, CARD, SAMPLES = ".safetensors", ".json", ".npz"
@@ -27,15 +23,9 @@ def list_pretrained() -> list[str]:
     return list(NAMES)
 
 
-def load_pretrained(name: str) -> tuple[Model, ModelSpec]:
-    """A shipped model, ready to use, and how it is fed. The weights are kept with 16 bits and computed with 32.
-
-    Args:
-        name: one of :func:`list_pretrained`.
-    """
-    model, spec = load_model(_file(name, WEIGHTS))
-    assert isinstance(spec, ModelSpec)  # none of them reads text
-    return model, spec
+def weights_path(name: str) -> Path:
+    """The weights file of a shipped model."""
+    return _file(name, WEIGHTS)
 
 
 def pretrained_card(name: str) -> dict[str, Any]:

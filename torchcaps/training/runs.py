@@ -213,6 +213,11 @@ def load_model(path: str | os.PathLike[str]) -> tuple[Model, ModelSpec]:
     return model.eval(), replace(spec, task=spec.task.read_files(place.parent))
 
 
+def is_run_folder(path: Path) -> bool:
+    """Whether a training has left its recipe or its weights here."""
+    return any((path / name).is_file() for name in (RECIPE, WEIGHTS))
+
+
 def read_run_recipe(folder: str | os.PathLike[str], overrides: Mapping[str, Any] | None = None) -> Recipe:
     """The recipe of a run folder; ``overrides`` as in :func:`~torchcaps.training.recipes.recipe_from_values`."""
     from torchcaps.training.recipes import recipe_from_file

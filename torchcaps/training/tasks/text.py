@@ -15,6 +15,7 @@ from torchcaps.data.sources import text_sources
 from torchcaps.data.text.sets import TextSet
 from torchcaps.data.text.texts import Texts
 from torchcaps.data.text.tokens import tokenize
+from torchcaps.data.text.vectors import initial_vectors
 from torchcaps.data.text.vocabulary import Vocabulary
 from torchcaps.errors import TorchcapsError
 from torchcaps.io import require_inside, write_atomically
