@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -13,12 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.data.batches import EvaluationBatches
+from torchcaps.data.dataset import Files
 from torchcaps.data.images import ImageSource, Source
 from torchcaps.data.options import DataOptions
 from torchcaps.data.preparation import PreparedImages
+from torchcaps.data.registry import keep_own_options, make_dataset, make_image_dataset, make_text_dataset
 from torchcaps.data.sources import evaluation_source
 from torchcaps.data.text.sets import TextSet
-from torchcaps.data.text.texts import Texts, is_text, load_texts
+from torchcaps.data.text.texts import Texts
 from torchcaps.data.text.tokens import tokenize
 from torchcaps.io import write_text
 from torchcaps.progress import Progress, silent
@@ -110,24 +112,28 @@ def evaluation_images(
     options: DataOptions, split: str, crops: Literal[1, 13] | None, spec: ModelSpec, other: bool
 ) -> ImageSource:
     """The images of a split as a trained model sees them; ``other`` than those of its own data must fit it."""
-    if is_text(options.name):
+    options = keep_own_options(options) if other else options
+    if make_dataset(options).kind == "texts":
         raise RunError(f"{options.name} has texts, but this model reads images.")
-    options = replace(options, **asdict(spec.preparation))
-    if crops is not None:
-        options = replace(options, crops=crops)
-    if other and Path(options.name).is_dir():
-        options = replace(options, image_size=spec.fitted_shape[1])  # as the model's own were read
-    source = evaluation_source(options, split, class_names=spec.class_names)
+    preparation = spec.preparation if crops is None else replace(spec.preparation, crops=crops)
+    dataset = make_image_dataset(options)
+    if other:
+        dataset = dataset.fit_to(spec.fitted_shape)  # as the model's own were read
+    files = Files(options.dir, options.download)
+    source = evaluation_source(dataset, preparation, split, files, spec.class_names)
     _check_fit(options.name, source, spec)
     return source
 
 
 def evaluation_texts(options: DataOptions, recipe: Recipe, split: str, spec: TextSpec) -> Texts:
     """The texts of a split as a trained model reads them, which must be of its classes."""
-    if not is_text(options.name):
+    if options.name != recipe.data.name:
+        options = keep_own_options(options)
+        options.options.pop("fold", None)  # a fold is of its data
+    if make_dataset(options).kind != "texts":
         raise RunError(f"{options.name} is no text, but this model was trained on {recipe.data.name} and reads words.")
-    text = recipe.text if options.name == recipe.data.name else replace(recipe.text, fold=0)  # a fold is of its data
-    data = load_texts(options, text, split, spec.class_names, spec.lower)
+    files = Files(options.dir, options.download)
+    data = make_text_dataset(options).load(split, files, spec.class_names, spec.lower)
     if data.class_names != spec.class_names or data.multi_label != spec.multi_label:
         raise RunError(
             f"{options.name} has texts of {', '.join(data.class_names)}, but this model was trained for "
@@ -140,7 +146,7 @@ def evaluation_texts(options: DataOptions, recipe: Recipe, split: str, spec: Tex
 def _check_fit(name: str, source: ImageSource, spec: ModelSpec) -> None:
     """Refuse images that are not of the model's size before a patch is cut, or not of its classes."""
     found = source.data.image_shape if isinstance(source, PreparedImages) else source.image_shape
-    expected = spec.preparation.resized_shape(spec.fitted_shape)
+    expected = spec.preparation.resize_shape(spec.fitted_shape)
     if found != expected or source.class_names != spec.class_names:
         raise RunError(
             f"{name} has images of {found} of {', '.join(source.class_names)}, but this model was "
@@ -169,7 +175,7 @@ def predict(
     for start in range(0, len(files), 256):  # of the same size by then, so many at a time
         some = files[start : start + 256]
         pictures = torch.stack([read_image(Path(file), spec.fitted_shape) for file in some])
-        scores = class_scores(model, spec.preparation.patches(spec.preparation.resized(pictures)))
+        scores = class_scores(model, spec.preparation.cut_patches(spec.preparation.resize_images(pictures)))
         found += [_prediction(str(file), row, spec) for file, row in zip(some, scores, strict=True)]
         tick(len(some))
     return found

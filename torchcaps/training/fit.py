@@ -17,10 +17,13 @@ import torch
 from torch import nn
 
 from torchcaps.data.batches import TrainingBatches
+from torchcaps.data.dataset import Files
 from torchcaps.data.files import print_progress
 from torchcaps.data.images import ImageSource
-from torchcaps.data.sources import training_sources
-from torchcaps.data.text.texts import Texts, initial_vectors, is_text, text_sources
+from torchcaps.data.registry import make_dataset, make_image_dataset, make_text_dataset
+from torchcaps.data.sources import text_sources, training_sources
+from torchcaps.data.text.texts import Texts
+from torchcaps.data.text.vectors import initial_vectors
 from torchcaps.extras import comes_with_an_extra
 from torchcaps.io import write_text
 from torchcaps.machine import WeightLimit, free_memory
@@ -194,9 +197,11 @@ def _train(
 
 
 def _sources(recipe: Recipe, say: Say | None) -> tuple[ImageSource | Texts, ImageSource | Texts | None]:
-    if is_text(recipe.data.name):
-        return text_sources(recipe.data, replace(recipe.text, longest=longest_text(recipe)), recipe.training.seed)
-    return training_sources(recipe.data, recipe.training.seed, print_progress, say)
+    files = Files(recipe.data.dir, recipe.data.download, print_progress, say)
+    if make_dataset(recipe.data).kind == "texts":
+        text = replace(recipe.text, max_length=longest_text(recipe))
+        return text_sources(make_text_dataset(recipe.data), recipe.data, text, recipe.training.seed, files)
+    return training_sources(make_image_dataset(recipe.data), recipe.data, recipe.training.seed, files)
 
 
 def _model(recipe: Recipe, source: ImageSource | Texts, say: Say | None) -> tuple[Spec, nn.Module]:
@@ -226,7 +231,7 @@ def _weight_limit() -> WeightLimit:
         return RunError(
             f"the model would have {needed:,} weights or more, which need {needed * per_weight / 1e9:,.0f} GB to be "
             f"trained; {most * per_weight / 1e9:,.0f} GB are free. Choose smaller images (--data.resize, "
-            "--data.image_size) or smaller options of the model."
+            "--data.options.image_size) or smaller options of the model."
         )
 
     return WeightLimit(most, refuse)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torchcaps.data.options import DataOptions, TextOptions
-from torchcaps.errors import FileError, TorchcapsError
+from torchcaps.errors import DataError, FileError, TorchcapsError
 from torchcaps.extras import comes_with_an_extra
 from torchcaps.io import parse_yaml, read_text
 from torchcaps.training.recipe import (
@@ -36,10 +36,31 @@ SECTIONS: dict[str, type] = {
     "optimizer": OptimizerOptions,
     "training": TrainingOptions,
 }
-FOLDS = 10  # of the text sets that are cut into folds
 PRECISIONS = ("32", "bf16-mixed", "16-mixed")
-FREE = ("model.options",)  # a model's options are checked by the model
-MODEL_OPTIONS = "--model.options.NAME VALUE: an option of the model, such as routing, shared, squash, decoder, objects."
+FREE = ("model.options", "data.options")  # those of a model and of a data set are checked by these
+RENAMED = {
+    **{f"data.{key}": f"data.options.{key}" for key in ("base", "image_size", "unreadable", "protocol")},
+    **{f"text.{key}": f"data.options.{key}" for key in ("text_column", "label_column", "fold", "fold_seed")},
+    "text.least_count": "text.min_count",
+    "text.most_words": "text.max_words",
+    "text.longest": "text.max_length",
+}
+"""Keys of older recipes, by what they are called now."""
+OLD_DEFAULTS: dict[str, Any] = {
+    "base": "mnist-mini",
+    "image_size": None,
+    "unreadable": "refuse",
+    "protocol": "instance",
+    "text_column": "text",
+    "label_column": "label",
+    "fold": 0,
+    "fold_seed": 0,
+}
+"""Of options that every older recipe has, also for data sets that know nothing of them."""
+MODEL_OPTIONS = (
+    "--model.options.NAME VALUE: an option of the model, such as routing, shared, squash, decoder, objects. "
+    "--data.options.NAME VALUE: an option of the data set, such as base, protocol, image_size, fold."
+)
 SHORT = {
     "--data-dir": "--data.dir",
     "--devices": "--training.devices",
@@ -81,6 +102,25 @@ def _shown(value: object, most: int = 200) -> str:
     return text if len(text) <= most else f"{text[:most]}…"
 
 
+def rename_old_keys(values: Any) -> Any:
+    """The values of a recipe with older keys written as they are now."""
+    if not isinstance(values, dict):
+        return values
+    values = copy.deepcopy(values)
+    for old, new in RENAMED.items():
+        section, key = old.split(".")
+        if not isinstance(values.get(section), dict) or key not in values[section]:
+            continue
+        value, place = values[section].pop(key), values
+        *path, last = new.split(".")
+        for step in path:
+            place = place.setdefault(step, {})
+            if not isinstance(place, dict):
+                return values
+        place.setdefault(last, value)
+    return values
+
+
 def check_keys(values: Any, prefix: str = "") -> None:
     """Refuse keys that no recipe has, naming the nearest."""
     if not isinstance(values, dict):
@@ -109,7 +149,7 @@ def make_parser(prog: str = "torchcaps train") -> ArgumentParser:
     )
     parser.add_argument("--description", type=str, default="", help="what the experiment is")
     for name, cls in SECTIONS.items():
-        parser.add_class_arguments(cls, name, skip={"options"} if cls is ModelOptions else None)
+        parser.add_class_arguments(cls, name, skip={"options"} if cls in (ModelOptions, DataOptions) else None)
     return parser
 
 
@@ -121,6 +161,7 @@ def _checked_arguments(arguments: Sequence[str]) -> list[str]:
         name = SHORT.get(name, name)
         if name.startswith("--"):
             key = name[2:].replace("-", "_")
+            key = RENAMED.get(key, key)
             if key not in known and not any(key.startswith(f"{free}.") for free in FREE):
                 raise _unknown(name[2:], known)
             name = f"--{key}"
@@ -149,6 +190,7 @@ def read_values(name: str | Path) -> dict[str, Any]:
         values = parse_yaml(text, name)
     except FileError as error:
         raise RecipeError(error) from None
+    values = rename_old_keys(values)
     check_keys(values)
     if not values:
         raise RecipeError(f"{name} is no recipe: it has no keys. `torchcaps train --keys` lists those that there are.")
@@ -170,34 +212,35 @@ def _parsed(name: str, value: str) -> Any:
         raise RecipeError(error) from None
 
 
-def _with_model_options(values: dict[str, Any], overrides: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """The model's options with what --model.options.a.b VALUE puts beside them, and the other overrides.
+def _with_options(section: str, values: dict[str, Any], overrides: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    """The options of model or data with what --model.options.a.b VALUE puts beside them, and the other overrides.
 
     A routing that is given by its name becomes a mapping with that name, to which options are added.
     """
-    options = copy.deepcopy(values.get("model", {}).get("options") or {})
+    prefix = f"--{section}.options"
+    options = copy.deepcopy(values.get(section, {}).get("options") or {})
     others: list[str] = []
     rest = list(overrides)
     while rest:
         name, equals, value = rest.pop(0).partition("=")
-        if name != "--model.options" and not name.startswith("--model.options."):
+        if name != prefix and not name.startswith(f"{prefix}."):
             others.append(name + equals + value)
             continue
         if not equals:
             if not rest:
                 raise RecipeError(f"{name} needs a value.")
             value = rest.pop(0)
-        if name == "--model.options":
+        if name == prefix:
             options = _parsed(name, value)
         else:
             _place(options, name, _parsed(name, value))
     if not isinstance(options, dict):
-        raise RecipeError(f"model.options must be keys with values, got {_shown(options)}.")
+        raise RecipeError(f"{section}.options must be keys with values, got {_shown(options)}.")
     return options, others
 
 
 def _place(options: dict[str, Any], name: str, value: Any) -> None:
-    *path, last = name.removeprefix("--model.options.").split(".")
+    *path, last = name.split(".options.", 1)[1].split(".")
     for step in path:
         inner = options.get(step, {})
         options[step] = {"name": inner} if isinstance(inner, str) else inner
@@ -210,18 +253,49 @@ def _place(options: dict[str, Any], name: str, value: Any) -> None:
 def recipe_from_values(values: dict[str, Any], overrides: Sequence[str] = ()) -> Recipe:
     """A recipe from plain values, with command-line overrides; every value is checked against its type."""
     parser = make_parser()
-    options, others = _with_model_options(values, _checked_arguments(overrides))
-    typed = {**values, "model": {key: value for key, value in values.get("model", {}).items() if key != "options"}}
+    values = rename_old_keys(values)
+    options, others = _with_options("model", values, _checked_arguments(overrides))
+    data_options, others = _with_options("data", values, others)
+    typed = {
+        **values,
+        **{
+            section: {key: value for key, value in values.get(section, {}).items() if key != "options"}
+            for section in ("model", "data")
+        },
+    }
     try:
         base = parser.parse_object(typed)
         parsed = parser.instantiate(parser.parse_args(others, namespace=base))
+    except DataError as error:
+        raise RecipeError(error, option=error.option) from None
     except (argparse.ArgumentError, TypeError, ValueError, RecursionError) as error:
         message = f"{error}".replace('Parser key "', "the recipe's key \"").strip()
         raise RecipeError(message if len(message) < 1_000 else f"{message[:1_000]}…") from None
     recipe = Recipe(parsed.description, *(getattr(parsed, section) for section in SECTIONS))
     recipe.model.options = options
+    recipe.data.options = _own_options(recipe.data.name, data_options, values)
     check_values(recipe)
     return recipe
+
+
+def _own_options(name: str, options: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+    """Options of a data set without those that an older recipe, or a recipe for another data set, has beside them."""
+    from torchcaps.data.registry import find_dataset, option_names
+
+    try:
+        known = option_names(find_dataset(name))
+    except DataError:  # which the one who looks for the data will hear of
+        return options
+    section = values.get("data", {})
+    other = section.get("options") or {} if name != section.get("name", name) else {}
+    return {
+        key: value
+        for key, value in options.items()
+        if key in known or not (OLD_DEFAULTS.get(key, _NOTHING) == value or other.get(key, _NOTHING) == value)
+    }
+
+
+_NOTHING = object()
 
 
 def recipe_from_file(name: str | Path, overrides: Sequence[str] = ()) -> Recipe:
@@ -231,38 +305,27 @@ def recipe_from_file(name: str | Path, overrides: Sequence[str] = ()) -> Recipe:
 
 def check_values(recipe: Recipe) -> None:
     """Refuse numbers that cannot be trained with."""
-    training, optimizer, data, text = recipe.training, recipe.optimizer, recipe.data, recipe.text
+    training, optimizer, data = recipe.training, recipe.optimizer, recipe.data
     for name, value in (
         ("training.epochs", training.epochs),
         ("training.batch_size", training.batch_size),
         ("training.nodes", training.nodes),
         ("training.checkpoint_every", training.checkpoint_every),
         ("optimizer.decay_steps", optimizer.decay_steps),
-        ("text.vector_size", text.vector_size),
-        ("text.least_count", text.least_count),
-        ("text.longest", text.longest),
-        ("text.most_words", text.most_words),
-        ("data.image_size", data.image_size),
     ):
-        if value is not None and value < 1:
+        if value < 1:
             raise RecipeError(f"{name} must be at least 1, got {_shown(value)}.")
     most = max(256, 4 * (os.cpu_count() or 1))  # each is a thread or a process of this machine
-    for name, value in (("training.threads", training.threads), ("training.devices", training.devices)):
-        if value is not None and not 1 <= value <= most:
-            raise RecipeError(f"{name} must be between 1 and {most}, got {_shown(value)}.")
+    for name, workers in (("training.threads", training.threads), ("training.devices", training.devices)):
+        if workers is not None and not 1 <= workers <= most:
+            raise RecipeError(f"{name} must be between 1 and {most}, got {_shown(workers)}.")
     for name, number in (
         ("optimizer.floor", optimizer.floor),
         ("optimizer.weight_decay", optimizer.weight_decay),
         ("loss.reconstruction_scale", recipe.loss.reconstruction_scale),
-        ("data.shift", data.shift),
-        ("data.brightness", data.brightness),
     ):
         if not 0 <= number < math.inf:
             raise RecipeError(f"{name} must be a number that is not negative, got {_shown(number)}.")
-    if not 0 <= text.fold < FOLDS:
-        raise RecipeError(f"text.fold must be in 0 … {FOLDS - 1}, got {_shown(text.fold)}.")
-    if not data.name.strip():
-        raise RecipeError("data.name is empty: give the name of a data set, a folder or a file.")
     if not 0 <= training.seed < 2**62:
         raise RecipeError(f"training.seed must be between 0 and 2^62, got {_shown(training.seed)}.")
     if str(training.precision) not in PRECISIONS:
@@ -276,8 +339,6 @@ def check_values(recipe: Recipe) -> None:
         raise RecipeError(
             f"training.inverse_temperature must be positive numbers, got {_shown(training.inverse_temperature)}."
         )
-    if not 0 <= data.validation < 1:
-        raise RecipeError(f"data.validation is a part of the training data, in [0, 1); got {data.validation}.")
     if training.keep == "best" and not data.validation:
         raise RecipeError("training.keep=best needs validation: give --data.validation 0.1, or keep the last epoch.")
 

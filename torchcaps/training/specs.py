@@ -10,7 +10,8 @@ from typing import Any
 
 from torchcaps.data.images import ImageSource, check_names
 from torchcaps.data.preparation import Preparation, PreparedImages
-from torchcaps.data.text.texts import Texts, keeps_capitals
+from torchcaps.data.registry import make_text_dataset
+from torchcaps.data.text.texts import Texts
 from torchcaps.data.text.vocabulary import Vocabulary
 from torchcaps.errors import TorchcapsError
 from torchcaps.io import parse_json
@@ -75,9 +76,9 @@ class ModelSpec:
         shape = _shape(values, "image_shape")
         picture_shape = _shape(values, "picture_shape") if "picture_shape" in values else shape
         preparation = Preparation(**_preparation(values.get("preparation", {})))
-        if max(preparation.resized_shape(picture_shape)[1:]) > MOST_SIDE:
-            raise RunError(f"images would be resized to {preparation.resized_shape(picture_shape)}.")
-        if preparation.image_shape(picture_shape) != shape:
+        if max(preparation.resize_shape(picture_shape)[1:]) > MOST_SIDE:
+            raise RunError(f"images would be resized to {preparation.resize_shape(picture_shape)}.")
+        if preparation.input_shape(picture_shape) != shape:
             raise RunError(f"images of {picture_shape} do not become {shape} by its preparation.")
         return cls(_name(values), shape, _names(values), _options(values), preparation, picture_shape)
 
@@ -197,7 +198,7 @@ def _options(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def longest_text(recipe: Recipe) -> int:
     """After how many words texts are cut: a model with weights for so many positions cannot see more."""
-    return min(recipe.text.longest, recipe.model.options.get("length") or recipe.text.longest)
+    return min(recipe.text.max_length, recipe.model.options.get("length") or recipe.text.max_length)
 
 
 def model_spec(recipe: Recipe, source: ImageSource | Texts, vector_size: int = 0) -> Spec:
@@ -213,11 +214,11 @@ def model_spec(recipe: Recipe, source: ImageSource | Texts, vector_size: int = 0
     if isinstance(source, Texts):
         return TextSpec(
             name, len(source.vocabulary), vector_size, source.class_names, options, longest_text(recipe),
-            not keeps_capitals(recipe.data.name), source.multi_label, source.vocabulary,
+            make_text_dataset(recipe.data).lower, source.multi_label, source.vocabulary,
         )  # fmt: skip
     if objects > 1 and "objects" in inspect.signature(model_factory(name)).parameters:
         options.setdefault("objects", objects)
-    spec = ModelSpec(name, source.image_shape, source.class_names, options)
+    spec = ModelSpec(name, source.input_shape, source.class_names, options)
     if isinstance(source, PreparedImages):
-        return replace(spec, preparation=source.preparation, picture_shape=source.picture_shape)
+        return replace(spec, preparation=source.preparation, picture_shape=source.image_shape)
     return spec
