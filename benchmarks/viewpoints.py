@@ -25,8 +25,8 @@ import pytorch_lightning as pl
 import torch
 
 from torchcaps import __version__
-from torchcaps.data.preparation import PreparedImages
 from torchcaps.data.datasets.small_norb import FAMILIAR_AZIMUTHS, FAMILIAR_ELEVATIONS, INFO_COLUMNS
+from torchcaps.data.preparation import PreparedImages
 from torchcaps.data.sources import evaluation_source, preparation_of
 from torchcaps.data.synthetic.viewpoints import viewpoints, viewpoints_info
 from torchcaps.models import parameter_count

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from torchcaps.data.images import ImageSet
 from torchcaps.data.datasets.mnist import mnist
+from torchcaps.data.images import ImageSet
 
 SIZES = {"train": 5000, "test": 1000}
 SEED = 2017

@@ -14,8 +14,8 @@ from pathlib import Path
 import torch
 from PIL import Image
 
-from torchcaps.data.synthetic.rendering import render
 from torchcaps.data.datasets.small_norb import CATEGORIES
+from torchcaps.data.synthetic.rendering import render
 from torchcaps.data.synthetic.viewpoints import BACKGROUND, IMAGE_SIZE, INSTANCES, LIGHTS, RADIUS, instance_body
 
 TARGET = Path(__file__).parent.parent / "docs" / "images" / "viewpoints.png"

@@ -8,9 +8,9 @@ import pytest
 import torch
 from PIL import Image
 
-from torchcaps.errors import DataError
-from torchcaps.data.image_folder import OwnData, fit_image, image_arrays, image_folder, read_image
 from torchcaps.data.image_arrays import stratified_cut
+from torchcaps.data.image_folder import OwnData, fit_image, image_arrays, image_folder, read_image
+from torchcaps.errors import DataError
 
 GREY = np.arange(48, dtype=np.uint8).reshape(6, 8)
 

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from torchcaps.data import preparation as module
 from torchcaps.data.images import Images, ImageSet
-from torchcaps.errors import DataError
 from torchcaps.data.options import DataOptions
 from torchcaps.data.preparation import AugmentedImages, Preparation, PreparedImages
 from torchcaps.data.sources import DATA_SETS, DataSet, evaluation_source, load_images, training_sources
+from torchcaps.errors import DataError
 
 
 def some_images(count=40, height=12, width=12, channels=2):

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchcaps.data.batches import EvaluationBatches, TrainingBatches
-from torchcaps.data.synthetic.composed import AffineDigits, MultiDigits, ShiftedDigits
-from torchcaps.data.images import Images, ImageSet, placed
-from torchcaps.errors import DataError
 from torchcaps.data.datasets.mnist import mnist_mini
+from torchcaps.data.images import Images, ImageSet, placed
 from torchcaps.data.options import DataOptions
 from torchcaps.data.randomness import Stream, random_bits, random_integers, random_uniform, sub_seed
 from torchcaps.data.sources import DATA_SETS, evaluation_source, load_images, training_sources
 from torchcaps.data.splits import validation_cut
+from torchcaps.data.synthetic.composed import AffineDigits, MultiDigits, ShiftedDigits
+from torchcaps.errors import DataError
 
 
 def some_images(count=60, side=9, classes=3, channels=1):

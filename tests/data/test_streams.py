@@ -1,7 +1,7 @@
 """Splits, orders, batches and random numbers are those of every earlier version: runs made then can be compared.
 
-``streams.json`` was recorded before the data sets were classes. Whole numbers must be the same bit for bit; numbers that
-come from interpolation or rendering may differ in their last digits between processors.
+``streams.json`` was recorded before the data sets were classes. Whole numbers must be the same bit for bit; numbers
+that come from interpolation or rendering may differ in their last digits between processors.
 """
 
 import hashlib
@@ -16,13 +16,16 @@ import torch
 from torch import Tensor
 
 from torchcaps.data.batches import TrainingBatches
+from torchcaps.data.datasets.text_benchmarks import fold_numbers
 from torchcaps.data.images import Source
 from torchcaps.data.options import DataOptions, TextOptions
-from torchcaps.data.sources import evaluation_source, training_sources
+from torchcaps.data.preparation import Preparation
+from torchcaps.data.registry import make_image_dataset, make_text_dataset
+from torchcaps.data.sources import evaluation_source, text_sources, training_sources
 from torchcaps.data.splits import validation_cut
-from torchcaps.data.datasets.text_benchmarks import fold_numbers
-from torchcaps.data.text.texts import Texts, initial_vectors, load_texts, text_sources
-from torchcaps.data.synthetic.viewpoints import render_instances, viewpoints_info
+from torchcaps.data.synthetic.viewpoints import Viewpoints, render_instances
+from torchcaps.data.text.texts import Texts
+from torchcaps.data.text.vectors import initial_vectors
 
 RECORDED = Path(__file__).with_name("streams.json")
 Fingerprint = dict[str, Any]
@@ -64,9 +67,10 @@ def of_source(source: Source, exactly: bool) -> list[Any]:
 
 
 def image_streams(options: DataOptions, exactly: bool = True, exact_test: bool | None = None) -> Fingerprint:
-    train, validation = training_sources(options, seed=3)
+    dataset = make_image_dataset(options)
+    train, validation = training_sources(dataset, options, seed=3)
     assert validation is not None
-    test = evaluation_source(options)
+    test = evaluation_source(dataset, Preparation.from_options(options))
     return {
         "train": of_batches(train, exactly),
         "validation": of_source(validation, exactly),
@@ -75,10 +79,10 @@ def image_streams(options: DataOptions, exactly: bool = True, exact_test: bool |
 
 
 def text_streams(options: DataOptions) -> Fingerprint:
-    text = TextOptions()
-    train, validation = text_sources(options, text, seed=3)
+    text, dataset = TextOptions(), make_text_dataset(options)
+    train, validation = text_sources(dataset, options, text, seed=3)
     assert validation is not None
-    test = Texts(load_texts(options, text, "test"), train.vocabulary, 400)
+    test = Texts(dataset.load("test"), train.vocabulary, 400)
     words = "\n".join(train.vocabulary.words).encode()
     vectors, _ = initial_vectors(text, train.vocabulary, seed=3)
     return {
@@ -135,7 +139,7 @@ def cuts(_: Path) -> Fingerprint:
     return {
         "validation": [exact(part) for part in validation_cut(labels, 0.13, seed=9)],
         "folds": exact(fold_numbers(labels, seed=4)),
-        "info": exact(viewpoints_info("test")),
+        "info": exact(Viewpoints().load_info("test")),
     }
 
 

@@ -5,10 +5,9 @@ import math
 import pytest
 import torch
 
-from torchcaps.data.synthetic import rendering
-from torchcaps.errors import DataError
-from torchcaps.data.synthetic.rendering import Light, box, ellipsoid, fitted, limb, render
 from torchcaps.data.datasets.small_norb import CATEGORIES, FAMILIAR_AZIMUTHS, FAMILIAR_ELEVATIONS
+from torchcaps.data.synthetic import rendering
+from torchcaps.data.synthetic.rendering import Light, box, ellipsoid, fitted, limb, render
 from torchcaps.data.synthetic.viewpoints import (
     AZIMUTHS,
     BACKGROUND,
@@ -22,6 +21,7 @@ from torchcaps.data.synthetic.viewpoints import (
     viewpoints,
     viewpoints_info,
 )
+from torchcaps.errors import DataError
 
 DARK = (Light(azimuth=0, elevation=0, strength=0, ambient=0),)
 BALL = ellipsoid((0, 0, 0), (1, 1, 1))

@@ -13,17 +13,16 @@ import numpy as np
 import pytest
 from watching import CANARY, assert_sentence, watched
 
-from torchcaps.data.idx import read_idx
-from torchcaps.errors import DataError
-from torchcaps.data.options import DataOptions
-from torchcaps.data.image_folder import image_arrays
 from torchcaps.data.datasets.small_norb import read_matrix
+from torchcaps.data.idx import read_idx
+from torchcaps.data.image_folder import image_arrays
+from torchcaps.data.options import DataOptions
 from torchcaps.data.sources import training_sources
 from torchcaps.data.text.files import text_file
 from torchcaps.data.text.sets import read_content
 from torchcaps.data.text.vectors import word_vectors
 from torchcaps.data.text.vocabulary import Vocabulary
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import DataError, TorchcapsError
 
 WORDS = Vocabulary(("a", "b"))
 

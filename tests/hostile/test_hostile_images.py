@@ -13,9 +13,9 @@ from PIL import Image
 from watching import assert_sentence, watched
 
 from torchcaps.data import picture_files
-from torchcaps.errors import DataError
 from torchcaps.data.image_folder import image_folder, read_image
 from torchcaps.data.pictures import UnreadableError, smaller
+from torchcaps.errors import DataError
 from torchcaps.explorer.handwriting import placed_as_digit
 from torchcaps.explorer.uploads import read_upload
 

@@ -10,10 +10,10 @@ from PIL import Image
 from torchcaps import create_model
 from torchcaps.cli import main
 from torchcaps.data.images import ImageSet
-from torchcaps.errors import DataError
 from torchcaps.data.options import DataOptions
 from torchcaps.data.preparation import Preparation
 from torchcaps.data.sources import DataSet, evaluation_source
+from torchcaps.errors import DataError
 from torchcaps.losses import spread_margin_by_epoch, spread_margin_by_step
 from torchcaps.training import callbacks, fit, runs
 from torchcaps.training.evaluation import class_scores, evaluate, predict

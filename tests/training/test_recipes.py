@@ -4,8 +4,8 @@ import pytest
 import yaml
 
 from torchcaps import create_model
-from torchcaps.data.sources import COMPOSED, DATA_SETS
 from torchcaps.data.datasets.text_benchmarks import BENCHMARKS
+from torchcaps.data.sources import COMPOSED, DATA_SETS
 from torchcaps.losses import CapsuleLoss
 from torchcaps.training.recipe import Recipe
 from torchcaps.training.recipes import RecipeError, known_keys, list_recipes, recipe_from_file, recipe_from_values

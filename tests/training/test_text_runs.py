@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from torchcaps.capsules import Capsules
-from torchcaps.errors import DataError
 from torchcaps.data.options import DataOptions
 from torchcaps.data.text.vocabulary import Vocabulary
+from torchcaps.errors import DataError
 from torchcaps.models import ModelOutput
 from torchcaps.training import checkpoints, evaluation, fit, runs
 from torchcaps.training.evaluation import evaluate, predict, predict_texts

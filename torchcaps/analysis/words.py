@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.capsules import Capsules
-from torchcaps.data.text.texts import MOST_NUMBERS
+from torchcaps.data.text.texts import MOST_TOKENS
 from torchcaps.data.text.tokens import tokenize
 from torchcaps.data.text.vocabulary import UNKNOWN, Vocabulary
 from torchcaps.models.text import CapsuleBranch, TextCapsNet
@@ -158,7 +158,7 @@ def relevance_by_leaving_out(model: TextCapsNet, numbers: Tensor, chosen: int) -
     length = numbers.shape[1]
     without = numbers.expand(length, -1).masked_fill(torch.eye(length, dtype=torch.bool), UNKNOWN)
     with torch.inference_mode():
-        scores = [model(part).scores[:, chosen] for part in torch.split(without, max(1, MOST_NUMBERS // length))]
+        scores = [model(part).scores[:, chosen] for part in torch.split(without, max(1, MOST_TOKENS // length))]
         whole = model(numbers).scores[0, chosen]
     return whole - torch.cat(scores)
 
@@ -204,7 +204,7 @@ def _decided(
         scores = model(numbers).scores[0]
     number = int(scores.argmax()) if chosen is None else chosen
     ngrams = ngram_relevance(model, numbers, number)
-    known = tuple(token in vocabulary.numbers for token in tokens)
+    known = tuple(token in vocabulary.token_ids for token in tokens)
     if by == "couplings":
         relevance = word_relevance(ngrams, len(tokens))
     else:

@@ -6,8 +6,12 @@ import argparse
 import json
 import sys
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from torchcaps.commands.base import Command, CommandError, say, user_errors
+
+if TYPE_CHECKING:
+    from torchcaps.data.dataset import Dataset
 
 EXAMPLES = """  torchcaps data list
   torchcaps data get fashion-mnist
@@ -50,17 +54,13 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    from torchcaps.data.files import data_folders
-    from torchcaps.data.sources import COMPOSED, DATA_SETS
+    from torchcaps.data.registry import dataset_class, list_datasets
 
     found: dict[str, dict[str, str]] = {}
-    for name, data_set in DATA_SETS.items():
-        places = [folder / data_set.folder for folder in data_folders(arguments.data_dir) if data_set.folder]
-        here = next((str(place) for place in places if place.is_dir() and any(place.iterdir())), None)
-        state = "in the package" if not data_set.folder else here or "not here"
-        found[name] = {"description": data_set.description, "where": state}
-    found |= {name: {"description": text} for name, text in COMPOSED.items()}
-    found |= _texts(arguments)
+    for name in [*list_datasets("images"), *list_datasets("texts")]:
+        cls = dataset_class(name)
+        where = _where(cls, arguments.data_dir)
+        found[name] = {"description": cls.description(), **({"where": where} if where else {})}
     if arguments.json:
         say(json.dumps(found, indent=2, ensure_ascii=False))
         return 0
@@ -69,18 +69,19 @@ def _list(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _texts(arguments: argparse.Namespace) -> dict[str, dict[str, str]]:
-    from torchcaps.data.files import data_folders, find_file
-    from torchcaps.data.datasets.text_benchmarks import BENCHMARKS
+def _where(cls: type[Dataset], data_dir: str | None) -> str:
+    """Where the files of a data set are; nothing if it is made from those of another."""
+    from torchcaps.data.dataset import Files, ImageDataset
+    from torchcaps.data.datasets.text_benchmarks import TextBenchmark
+    from torchcaps.data.files import data_folders
 
-    folders = [folder / "text" for folder in data_folders(arguments.data_dir)]
-    listed = {}
-    for name, benchmark in BENCHMARKS.items():
-        found = [find_file(folders, f"{file}.gz") for file in benchmark.files.values()]
-        here = str(found[0].parent) if found and all(found) and found[0] else "not here, and not fetched"
-        where = "in the package" if name == "mr-mini" else here
-        listed[name] = {"description": benchmark.description, "where": where}
-    return listed
+    if issubclass(cls, TextBenchmark):
+        files = list(cls.find_files(Files(data_dir)).values())
+        return str(files[0].parent) if all(files) and files[0] else "not here, and not fetched"
+    if not cls.folder:
+        return "" if issubclass(cls, ImageDataset) and cls.makes_canvas else "in the package"
+    places = [folder / cls.folder for folder in data_folders(data_dir)]
+    return next((str(place) for place in places if place.is_dir() and any(place.iterdir())), "not here")
 
 
 def _show(arguments: argparse.Namespace, found: list[Checked]) -> int:
@@ -95,12 +96,13 @@ def _show(arguments: argparse.Namespace, found: list[Checked]) -> int:
 
 
 def _check_texts(arguments: argparse.Namespace) -> int:
-    from torchcaps.data.options import DataOptions, TextOptions
-    from torchcaps.data.text.texts import load_texts
+    from torchcaps.data.dataset import Files
+    from torchcaps.data.options import DataOptions
+    from torchcaps.data.registry import make_text_dataset
 
     found = []
     for split in ("train", "test"):
-        data = load_texts(DataOptions(name=arguments.name, dir=arguments.data_dir), TextOptions(), split)
+        data = make_text_dataset(DataOptions(name=arguments.name)).load(split, Files(arguments.data_dir))
         counts = data.labels.sum(dim=0) if data.multi_label else data.labels.bincount(minlength=len(data.class_names))
         words = sum(map(len, data.texts)) / max(len(data), 1)
         named = {label: count for label, count in zip(data.class_names, counts.tolist(), strict=True) if count}
@@ -109,35 +111,37 @@ def _check_texts(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace, download: bool) -> int:
+    from torchcaps.data.dataset import Files
     from torchcaps.data.files import print_progress
     from torchcaps.data.options import DataOptions
-    from torchcaps.data.sources import COMPOSED, DATA_SETS, evaluation_source, load_images
-    from torchcaps.data.text.texts import is_text
+    from torchcaps.data.preparation import Preparation
+    from torchcaps.data.registry import find_dataset, make_image_dataset, option_names
 
     name = arguments.name
-    if is_text(name):
+    cls = find_dataset(name)
+    if cls.kind == "texts":
         if download:
             raise CommandError(
                 f"there is nothing to fetch for {name}: text data sets are put into a data folder by hand, and mr-mini "
                 "is in the package. `torchcaps data check` says what is missing."
             )
         return _check_texts(arguments)
-    if download and name in DATA_SETS and not DATA_SETS[name].fetched:
-        raise CommandError(f"{name} is not fetched: {DATA_SETS[name].description}.")
-    if download and name not in DATA_SETS:
+    if download and cls.name and not cls.downloads:
+        raise CommandError(f"{name} is not fetched: {cls.description()}.")
+    if download and not cls.name:
         raise CommandError(f"there is nothing to fetch for {name!r}; `torchcaps data list` has the names.")
-    options = DataOptions(name=name, dir=arguments.data_dir, download=download, unreadable="skip")
+    dataset = make_image_dataset(
+        DataOptions(name=name, options={"unreadable": "skip"} if "unreadable" in option_names(cls) else {})
+    )
     found, notices = [], sys.stderr if arguments.json else sys.stdout
+    files = Files(arguments.data_dir, download, print_progress, lambda text: say(f"  {text}", notices))
     for split in ("train", "test"):
-        data = load_images(options, split, print_progress, lambda text: say(f"  {text}", notices))
-        shape = evaluation_source(options).image_shape if name in COMPOSED else data.image_shape
+        data = dataset.load(split, files)
+        shape = dataset.evaluation_source(data, Preparation()).image_shape
         counts = data.labels.bincount(minlength=len(data.class_names)).tolist()
         named = dict(zip(data.class_names, counts, strict=True))
         found.append(Checked(split, "images", len(data), "×".join(map(str, shape)), named))
-        if name == "small-norb":
-            from torchcaps.data.datasets.small_norb import small_norb_info  # which the other protocols need
-
-            small_norb_info(split, arguments.data_dir, download=download, progress=print_progress)
+        dataset.check_files(split, files)
     return _show(arguments, found)
 
 

@@ -86,7 +86,7 @@ def _reproduce(arguments: argparse.Namespace) -> int:
 
 
 def _setting(arguments: argparse.Namespace, experiment: Experiment) -> Setting:
-    from torchcaps.data.sources import DIGIT_SETS
+    from torchcaps.data.synthetic.composed import DIGIT_SETS
     from torchcaps.experiments.run import make_setting
 
     if not experiment.trains and (arguments.data or arguments.data_dir or arguments.epochs):

@@ -8,11 +8,12 @@ import os
 import pkgutil
 import types
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from torchcaps.checks import require_choice
-from torchcaps.data.dataset import Dataset, Kind
+from torchcaps.data.dataset import Dataset, ImageDataset, Kind, TextDataset
 from torchcaps.data.image_arrays import ImageArrays
 from torchcaps.data.image_folder import ImageFolder
 from torchcaps.data.options import DataOptions
@@ -118,6 +119,28 @@ def make_dataset(options: DataOptions) -> Dataset:
         if error.option is None:
             raise
         raise _refusal(cls, options.name, str(error), error.option) from None
+
+
+def make_image_dataset(options: DataOptions) -> ImageDataset:
+    """As :func:`make_dataset`, of images; texts are refused."""
+    dataset = make_dataset(options)
+    if not isinstance(dataset, ImageDataset):
+        raise DataError(f"{options.name} has {dataset.kind}, but images are needed.", option="data.name")
+    return dataset
+
+
+def make_text_dataset(options: DataOptions) -> TextDataset:
+    """As :func:`make_dataset`, of texts; images are refused."""
+    dataset = make_dataset(options)
+    if not isinstance(dataset, TextDataset):
+        raise DataError(f"{options.name} has {dataset.kind}, but texts are needed.", option="data.name")
+    return dataset
+
+
+def keep_own_options(options: DataOptions) -> DataOptions:
+    """The same without options that the data set lacks, which are left from another one."""
+    known = option_names(find_dataset(options.name))
+    return replace(options, options={key: value for key, value in options.options.items() if key in known})
 
 
 def _needs_value(field: dataclasses.Field[Any]) -> bool:

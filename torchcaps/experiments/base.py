@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from torchcaps.data.options import DataOptions
-from torchcaps.data.sources import COMPOSED
 from torchcaps.progress import Progress
 
 Numbers = dict[str, float]
@@ -68,13 +67,14 @@ class Setting:
 
     def data_options(self, name: str) -> DataOptions:
         """The images to test on: those of an experiment, or in their place those that the user has chosen."""
-        if name in COMPOSED:
-            return DataOptions(name=name, base=self.data or "mnist", dir=self.data_dir)
+        if name in RECIPES_MADE:
+            return DataOptions(name=name, options={"base": self.data or "mnist"}, dir=self.data_dir)
         return DataOptions(name=self.data or name, dir=self.data_dir)
 
     def training(self, recipe: str, seed: int, *keys: str, model: str | None = None) -> Training:
         """A run by a recipe of the package, with the budget's keys and those of a variant."""
-        data = () if self.data is None else (f"--data.{'base' if recipe in RECIPES_MADE else 'name'}={self.data}",)
+        key = "data.options.base" if recipe in RECIPES_MADE else "data.name"
+        data = () if self.data is None else (f"--{key}={self.data}",)
         common = (f"--model.name={model or self.budget.model}", *self.budget.keys, *data)
         return Training(recipe, (*common, f"--epochs={self.budget.epochs}", f"--seed={seed}", *keys))
 

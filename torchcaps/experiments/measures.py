@@ -7,9 +7,11 @@ from dataclasses import replace
 
 from torch import nn
 
-from torchcaps.data.synthetic.composed import AffineDigits
+from torchcaps.data.dataset import Files
 from torchcaps.data.images import Images, ImageSet, ImageSource
-from torchcaps.data.sources import evaluation_source, load_images
+from torchcaps.data.registry import make_image_dataset
+from torchcaps.data.sources import evaluation_source
+from torchcaps.data.synthetic.composed import AffineDigits
 from torchcaps.experiments.base import Context, Setting
 from torchcaps.training.evaluation import measure
 from torchcaps.training.runs import load_model
@@ -25,12 +27,15 @@ def error_percent(model: nn.Module, source: ImageSource, context: Context) -> fl
 def error_of_run(run: Run, context: Context, data: str) -> float:
     """Error of a run on the test images of a data set."""
     model, _ = load_model(run)
-    return error_percent(model, evaluation_source(context.setting.data_options(data)), context)
+    options = context.setting.data_options(data)
+    source = evaluation_source(make_image_dataset(options), files=Files(options.dir))
+    return error_percent(model, source, context)
 
 
 def images_of(setting: Setting, data: str, split: str = "test") -> ImageSet:
     """The images of a data set; of a composed one those that it is made from."""
-    return load_images(setting.data_options(data), split)
+    options = setting.data_options(data)
+    return make_image_dataset(options).load(split, Files(options.dir))
 
 
 def affine_error(run: Run, context: Context, data: str) -> float:

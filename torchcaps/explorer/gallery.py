@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from torchcaps.errors import DataError
+from torchcaps.data.dataset import Files
 from torchcaps.data.randomness import Stream, sub_seed
+from torchcaps.data.registry import make_image_dataset
 from torchcaps.data.sources import evaluation_source
-from torchcaps.errors import InputError
+from torchcaps.errors import DataError, InputError
 from torchcaps.explorer.schemas import Card, Sample
 from torchcaps.explorer.subjects import Subject, make_subject, to_base64
 from torchcaps.pretrained import list_pretrained, load_pretrained, pretrained_card, pretrained_samples
@@ -79,11 +79,10 @@ def _of_run(run: Path, id: str, data_dir: str | None) -> Subject:  # noqa: A002 
 
 def _test_samples(recipe: Recipe, spec: ModelSpec, data_dir: str | None) -> list[Sample]:
     """Test pictures of a run before any preparation, the same at every start; none if its data is not at hand."""
-    options = replace(recipe.data, resize=None, standardize=False, crop=None, crops=1)
-    if data_dir is not None:
-        options = replace(options, dir=data_dir)
+    files = Files(recipe.data.dir if data_dir is None else data_dir, recipe.data.download)
     try:
-        source = evaluation_source(options, "test", class_names=spec.class_names)
+        dataset = make_image_dataset(recipe.data)
+        source = evaluation_source(dataset, files=files, class_names=spec.class_names)
     except DataError:
         return []
     if source.image_shape != spec.fitted_shape or source.class_names != spec.class_names:  # it is another by now

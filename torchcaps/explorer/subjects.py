@@ -199,7 +199,7 @@ class Subject:
         preparation = replace(self.spec.preparation, crops=1)
         if not standardize:
             preparation = replace(preparation, standardize=False)
-        return preparation.patches(preparation.resized(picture[None].contiguous()))[0, 0]
+        return preparation.cut_patches(preparation.resize_images(picture[None].contiguous()))[0, 0]
 
     def _drawn(self, capsules: Capsules, labels: Tensor) -> list[Tensor]:
         """A picture for each of the classes ``[n]``; none without a decoder."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from torch import Tensor
 
-from torchcaps.data.pictures import UnreadableError, fit_image, opened, smaller
+from torchcaps.data.pictures import UnreadableError, fit_image, open_image, smaller
 from torchcaps.explorer.handwriting import ground_is_light, placed_as_digit
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def read_upload(content: bytes, shape: tuple[int, int, int], invert: Invert, as_
     Raises:
         UnreadableError: it is no image, or too large a one; the message is a reason without a capital and full stop.
     """
-    with opened(io.BytesIO(content), FORMATS, MOST_PIXELS) as image:
+    with open_image(io.BytesIO(content), FORMATS, MOST_PIXELS) as image:
         small = smaller(image)
         if shape[0] != 1:
             return fit_image(small, shape)

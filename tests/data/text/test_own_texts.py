@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from torchcaps.errors import DataError
 from torchcaps.data.text.files import text_file
+from torchcaps.errors import DataError
 
 ROWS = [(f"sentence {index}, so", ["ham", "spam", "ham"][index % 3]) for index in range(15)]
 

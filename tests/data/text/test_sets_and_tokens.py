@@ -7,9 +7,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchcaps.errors import DataError
 from torchcaps.data.text.sets import TextSet
 from torchcaps.data.text.tokens import tokenize
+from torchcaps.errors import DataError
 
 TEXTS = (("so", "so"), (), ("good",))
 

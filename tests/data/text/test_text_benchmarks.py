@@ -7,8 +7,8 @@ from importlib import resources
 import pytest
 import torch
 
-from torchcaps.errors import DataError
 from torchcaps.data.datasets.text_benchmarks import BENCHMARKS, REUTERS_CLASSES, fold_numbers, text_set
+from torchcaps.errors import DataError
 
 FOLDED = {"mr": "rt-polarity.all", "subj": "subj.all", "cr": "custrev.all", "mpqa": "mpqa.all"}
 

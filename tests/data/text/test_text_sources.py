@@ -3,12 +3,11 @@
 import pytest
 import torch
 
-from torchcaps.errors import DataError
 from torchcaps.data.options import DataOptions, TextOptions
-from torchcaps.data.text import texts as texts_module
 from torchcaps.data.text.sets import TextSet
 from torchcaps.data.text.texts import Texts, initial_vectors, is_text, load_texts, text_sources
 from torchcaps.data.text.vocabulary import Vocabulary
+from torchcaps.errors import DataError
 
 
 def texts(*lengths, longest=400):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from torchcaps.errors import DataError
 from torchcaps.data.text.vectors import random_vectors, word_vectors
 from torchcaps.data.text.vocabulary import Vocabulary
+from torchcaps.errors import DataError
 
 WORDS = Vocabulary(("good", "Bad", "é", "new"))
 GLOVE = "the 1 2 3\ngood 0.5 -1 2e-1\nbad 3 2 1\né 1 0 -1\ngood 9 9 9\n"

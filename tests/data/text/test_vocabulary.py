@@ -2,8 +2,8 @@
 
 import pytest
 
-from torchcaps.errors import DataError
 from torchcaps.data.text.vocabulary import PADDING, UNKNOWN, Vocabulary
+from torchcaps.errors import DataError
 
 TEXTS = [("b", "a", "c"), ("c", "b"), ("c", "é"), ()]
 

@@ -22,9 +22,9 @@ from torchcaps.analysis.perturbation import (
     pose_effects,
 )
 from torchcaps.analysis.pictures import Picture, enlargement, sheet
-from torchcaps.data.images import placed
+from torchcaps.data.images import place
 from torchcaps.data.randomness import random_integers
-from torchcaps.data.sources import COMPOSED
+from torchcaps.data.registry import make_image_dataset
 
 MOST_CLASSES, MOST_ROWS, MOST_IMAGES = 10, 32, 16
 """Classes and pose numbers that are shown, and images of a class that are measured."""
@@ -45,8 +45,8 @@ def section_of_dimensions(subject: Subject) -> Section:
     """A grid of perturbed reconstructions for each class, and what was measured."""
     measured = [found for number in _classes(subject) if (found := _measured(subject, number)) is not None]
     blocks, pictures = "", []
-    for place, of in enumerate(measured):
-        block, picture = _grid(subject, of, first=place == 0)
+    for number, of in enumerate(measured):
+        block, picture = _grid(subject, of, first=number == 0)
         blocks += block
         pictures.append(picture)
     body = pages.paragraph(
@@ -109,11 +109,11 @@ def _of_class(subject: Subject, number: int) -> Tensor:
     if subject.objects > 1:
         return subject.batch.targets[subject.labels == number]
     images, shift = subject.batch.targets[subject.labels[:, 0] == number], subject.recipe.data.shift
-    if not shift or subject.data in COMPOSED:
+    if not shift or make_image_dataset(subject.recipe.data).makes_canvas:
         return images
     images = images.repeat(SHIFTED_COPIES, 1, 1, 1)
     offsets = random_integers(subject.seed, torch.arange(len(images)), 2, 2 * shift + 1) - shift
-    return placed(images, offsets, images.shape[-2:])
+    return place(images, offsets, images.shape[-2:])
 
 
 def _grid(subject: Subject, of: OfClass, first: bool) -> tuple[str, Picture]:
