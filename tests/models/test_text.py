@@ -1,15 +1,19 @@
 """Text capsules and what they are compared with: sizes, windows, padding, stabilisers, first weights."""
 
+import inspect
+
 import pytest
 import torch
 import torch.nn.functional as F
 
 from torchcaps import create_model
-from torchcaps.models import parameter_count
-from torchcaps.models.text import ALIVE, WordVectors
+from torchcaps.models import TextCapsConfig, TextCapsNet, parameter_count, text_capsnet_a, text_capsnet_b
+from torchcaps.models.text import ALIVE, TextCapsOptions, WordVectors
 from torchcaps.ops import dynamic_routing, squash
+from torchcaps.ops.plan import option_names
 
 SMALL = {"filters": 6, "types": 3, "pose": 4}
+FACTORIES = {"text-capsnet-a": text_capsnet_a, "text-capsnet-b": text_capsnet_b}
 
 
 def small(name="text-capsnet-a", shape=(40, 5), classes=3, **options):
@@ -35,6 +39,31 @@ def test_the_parameters_are_those_of_the_papers_sizes():
     assert count("text-capsnet-b", ngrams=[2, 7]) == branch(2) + branch(7)
     assert count("text-cnn") == sum((n * dim + 1) * 100 for n in (3, 4, 5)) + 300 * 6 + 6
     assert count("text-bilstm") == 2 * (4 * 128 * (dim + 128 + 2)) + 256 * 6 + 6
+
+
+def test_the_options_are_those_of_one_config():
+    """By name, by function or by config: the same network; every way shows all options."""
+    first = small(ngram=2, stride=2).state_dict()
+    for make in (
+        lambda: text_capsnet_a((40, 5), 3, ngram=2, stride=2, **SMALL),
+        lambda: TextCapsNet((40, 5), 3, TextCapsConfig(ngrams=[2], stride=2, **SMALL)),
+    ):
+        torch.manual_seed(0)
+        torch.testing.assert_close(make().state_dict(), first, rtol=0, atol=0)
+    names = option_names(TextCapsConfig)
+    shown = {name: list(inspect.signature(make).parameters)[2:] for name, make in FACTORIES.items()}
+    assert shown == {"text-capsnet-a": ["ngram", *names[1:]], "text-capsnet-b": list(names)}
+    assert tuple(TextCapsOptions.__annotations__) == names[1:], "what a type checker knows"
+    config = create_model("text-capsnet-b", (40, 5), 3, device="meta").config
+    assert config.options == {name: getattr(TextCapsConfig(), name) for name in names}
+
+
+def test_a_misspelled_option_gets_the_nearest_name():
+    for name, make in FACTORIES.items():
+        with pytest.raises(ValueError, match="'filters'"):
+            create_model(name, (40, 5), 3, filtres=8)
+        with pytest.raises(TypeError, match="TextCapsConfig has no option 'filtres'. Did you mean 'filters'?"):
+            make((40, 5), 3, filtres=8)
 
 
 @pytest.mark.parametrize(("stride", "kind"), [(1, "sabour"), (2, "sabour"), (1, "exponential")])
