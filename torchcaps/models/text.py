@@ -15,9 +15,9 @@ from torchcaps.checks import require_count
 from torchcaps.errors import InputError
 from torchcaps.layers import CapsuleConv1d, CapsuleLinear, ClassCapsules, PrimaryCapsules1d
 from torchcaps.models.base import Model
+from torchcaps.models.embedding import PADDING, WordVectors, require_sizes
 from torchcaps.models.output import ModelOutput
 from torchcaps.models.registry import register_model
-from torchcaps.models.words import PADDING, WordVectors, require_sizes
 from torchcaps.ops.plan import require_options, takes_options
 from torchcaps.ops.transforms import has_no_values
 
@@ -219,7 +219,7 @@ class TextCapsNet(Model):
         config: its options, :class:`TextCapsConfig` as it is if not given.
 
     Shapes:
-        numbers of words int64 ``[B, L]``, 0 for padding at the end → :class:`ModelOutput`.
+        token ids int64 ``[B, L]``, 0 for padding at the end → :class:`ModelOutput`.
     """
 
     def __init__(self, shape: tuple[int, int], classes: int, config: TextCapsConfig | None = None) -> None:
@@ -255,25 +255,25 @@ class TextCapsNet(Model):
             branch.reset_parameters(vectors, mask)
         self.train(training)
 
-    def embedded(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
+    def embed(self, token_ids: Tensor) -> tuple[Tensor, Tensor]:
         """What the branches see: vectors ``[B, dim, L']`` and mask ``[B, L']``."""
         if self.length is not None:
-            if numbers.shape[1] > self.length:
+            if token_ids.shape[1] > self.length:
                 raise InputError(
                     f"this model has weights for texts of up to {self.length} words (its option length), got "
-                    f"{numbers.shape[1]}. Cut the texts, or share the weights along the text: length=None."
+                    f"{token_ids.shape[1]}. Cut the texts, or share the weights along the text: length=None."
                 )
-            numbers = F.pad(numbers, (0, self.length - numbers.shape[1]), value=PADDING)
-        return self.words(numbers, self.shortest)
+            token_ids = F.pad(token_ids, (0, self.length - token_ids.shape[1]), value=PADDING)
+        return self.words(token_ids, self.shortest)
 
-    def class_capsules(self, numbers: Tensor) -> list[Capsules]:
+    def class_capsules(self, token_ids: Tensor) -> list[Capsules]:
         """Those of every branch, the noise class among them as the last."""
-        vectors, mask = self.embedded(numbers)
+        vectors, mask = self.embed(token_ids)
         return [branch(vectors, mask) for branch in self.branches]
 
-    def forward(self, numbers: Tensor, target: Tensor | None = None) -> ModelOutput:
+    def forward(self, token_ids: Tensor, target: Tensor | None = None) -> ModelOutput:
         """Classify texts; a target is accepted, as by every model, and not needed."""
-        poses = [capsules.pose[:, : self.classes] for capsules in self.class_capsules(numbers)]
+        poses = [capsules.pose[:, : self.classes] for capsules in self.class_capsules(token_ids)]
         capsules = Capsules.from_pose(torch.stack(poses).mean(dim=0))
         return ModelOutput(capsules.activation, capsules)
 
