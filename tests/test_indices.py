@@ -1,4 +1,4 @@
-"""Labels and numbers of words out of range are noticed eagerly, in compiled and exported graphs, and within vmap.
+"""Labels and token ids out of range are noticed eagerly, in compiled and exported graphs, and within vmap.
 
 CUDA is asserted like a compiled graph on the CPU, other devices are read like the CPU; neither is on this machine, so
 those two branches are tested with a tensor that only says it is elsewhere.
@@ -150,7 +150,7 @@ def test_numbers_of_words(wrong):
     model = create_model("text-cnn", (6, 4), 2, ngrams=[2]).eval()
     bad = WORDS.clone()
     bad[1, 1] = wrong
-    sentence = r"the numbers of words must be in 0 … 5, got values from -?\d to \d. Was the text encoded with another"
+    sentence = r"the token ids must be in 0 … 5, got values from -?\d to \d. Was the text encoded with another"
     with pytest.raises(ValueError, match=sentence):
         model(bad)
     each = torch.vmap(lambda numbers: model(numbers[None]).scores[0])

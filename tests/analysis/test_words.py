@@ -33,10 +33,10 @@ def test_the_parts_sum_to_the_score(options):
     torch.manual_seed(0)
     model = create_model("text-capsnet-b", (40, 5), 3, **{**SMALL, "ngrams": [2, 3], **options}).double().eval()
     for length in (1, 4, 12):
-        numbers = torch.randint(1, 40, (1, length))
-        scores = model(numbers).scores[0]
+        token_ids = torch.randint(1, 40, (1, length))
+        scores = model(token_ids).scores[0]
         for chosen in range(3):
-            found = ngram_relevance(model, numbers, chosen)
+            found = ngram_relevance(model, token_ids, chosen)
             assert len(found) == len(model.branches)
             torch.testing.assert_close(sum(part.by_word.sum() for part in found), scores[chosen].detach())
 
@@ -45,12 +45,12 @@ def test_a_capsule_without_competition_shares_its_length_by_projection():
     """One type, one window, one branch: by hand, the share of an n-gram is c⟨û, v⟩ over the sum of them."""
     torch.manual_seed(0)
     model = create_model("text-capsnet-a", (40, 5), 2, filters=6, types=1, pose=4, window=2).double().eval()
-    numbers, branch = torch.tensor([[5, 9, 2, 2]]), model.branches[0]
-    ngrams = branch.primary_capsules(*model.words(numbers, model.shortest))
+    token_ids, branch = torch.tensor([[5, 9, 2, 2]]), model.branches[0]
+    ngrams = branch.primary_capsules(*model.words(token_ids, model.shortest))
     routed = branch.windows.route(ngrams)
     given = (branch.windows.votes(ngrams)[0, 0, :, 0, 0] @ routed.pose[0, 0, 0]) * routed.coupling[0, 0, :, 0, 0]
-    expected = given / given.sum() * model(numbers).scores[0, 1]
-    torch.testing.assert_close(ngram_relevance(model, numbers, 1)[0].relevance, expected.detach())
+    expected = given / given.sum() * model(token_ids).scores[0, 1]
+    torch.testing.assert_close(ngram_relevance(model, token_ids, 1)[0].relevance, expected.detach())
 
 
 def test_ngrams_are_shared_out_among_their_words():

@@ -156,6 +156,7 @@ def test_other_names_are_not_answered(local, host, path):
     status, _, body, _ = raw_request(local, path, headers=[("host", host)])
     assert status == 421
     assert "does not answer to the name" in told(body)
+    assert "allow_hosts" in told(body)
 
 
 def test_no_name_at_all_is_not_answered(local):

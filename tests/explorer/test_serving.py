@@ -54,7 +54,7 @@ def test_any_free_port_is_found():
 def test_a_taken_port_is_told():
     with listen("127.0.0.1", 0) as first:
         port = first.getsockname()[1]
-        with pytest.raises(RunError, match=rf"port {port} is taken on 127\.0\.0\.1\. Give another one with --port"):
+        with pytest.raises(RunError, match=rf"port {port} is taken on 127\.0\.0\.1\. Give another port"):
             listen("127.0.0.1", port)
 
 
@@ -273,7 +273,7 @@ def test_what_explore_refuses(words, said, capsys):
 def test_a_taken_port_is_one_line(capsys):
     with listen("127.0.0.1", 0) as taken:
         assert call("explore", "--no-browser", "--port", taken.getsockname()[1]) == 2
-    assert "is taken on 127.0.0.1" in capsys.readouterr().err
+    assert "is taken on 127.0.0.1. Give another port, or 0 for any" in capsys.readouterr().err
 
 
 # ---------------------------------------------------------------- without it

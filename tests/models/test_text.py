@@ -1,15 +1,19 @@
 """Text capsules and what they are compared with: sizes, windows, padding, stabilisers, first weights."""
 
+import inspect
+
 import pytest
 import torch
 import torch.nn.functional as F
 
 from torchcaps import create_model
-from torchcaps.models import parameter_count
-from torchcaps.models.text import ALIVE, WordVectors
+from torchcaps.models import TextCapsConfig, TextCapsNet, parameter_count, text_capsnet_a, text_capsnet_b
+from torchcaps.models.text import ALIVE, TextCapsOptions, WordVectors
 from torchcaps.ops import dynamic_routing, squash
+from torchcaps.ops.plan import option_names
 
 SMALL = {"filters": 6, "types": 3, "pose": 4}
+FACTORIES = {"text-capsnet-a": text_capsnet_a, "text-capsnet-b": text_capsnet_b}
 
 
 def small(name="text-capsnet-a", shape=(40, 5), classes=3, **options):
@@ -37,13 +41,38 @@ def test_the_parameters_are_those_of_the_papers_sizes():
     assert count("text-bilstm") == 2 * (4 * 128 * (dim + 128 + 2)) + 256 * 6 + 6
 
 
+def test_the_options_are_those_of_one_config():
+    """By name, by function or by config: the same network; every way shows all options."""
+    first = small(ngram=2, stride=2).state_dict()
+    for make in (
+        lambda: text_capsnet_a((40, 5), 3, ngram=2, stride=2, **SMALL),
+        lambda: TextCapsNet((40, 5), 3, TextCapsConfig(ngrams=[2], stride=2, **SMALL)),
+    ):
+        torch.manual_seed(0)
+        torch.testing.assert_close(make().state_dict(), first, rtol=0, atol=0)
+    names = option_names(TextCapsConfig)
+    shown = {name: list(inspect.signature(make).parameters)[2:] for name, make in FACTORIES.items()}
+    assert shown == {"text-capsnet-a": ["ngram", *names[1:]], "text-capsnet-b": list(names)}
+    assert tuple(TextCapsOptions.__annotations__) == names[1:], "what a type checker knows"
+    config = create_model("text-capsnet-b", (40, 5), 3, device="meta").config
+    assert config.options == {name: getattr(TextCapsConfig(), name) for name in names}
+
+
+def test_a_misspelled_option_gets_the_nearest_name():
+    for name, make in FACTORIES.items():
+        with pytest.raises(ValueError, match="'filters'"):
+            create_model(name, (40, 5), 3, filtres=8)
+        with pytest.raises(TypeError, match="TextCapsConfig has no option 'filtres'. Did you mean 'filters'?"):
+            make((40, 5), 3, filtres=8)
+
+
 @pytest.mark.parametrize(("stride", "kind"), [(1, "sabour"), (2, "sabour"), (1, "exponential")])
 def test_capsule_a_is_the_papers_four_layers_window_by_window(stride, kind):
     """Written out for one text in plain loops, from words to classes, with all stabilisers."""
     model = small(stride=stride, squash=kind).double()
     branch = model.branches[0]
-    numbers = torch.tensor([[5, 9, 2, 2, 31, 17, 8, 1]])
-    vectors = model.words.table.weight[numbers[0]]  # [L, V]
+    token_ids = torch.tensor([[5, 9, 2, 2, 31, 17, 8, 1]])
+    vectors = model.words.table.weight[token_ids[0]]  # [L, V]
     ngrams = [
         torch.relu(torch.einsum("kv,bvk->b", vectors[at : at + 3], branch.ngrams.weight) + branch.ngrams.bias)
         for at in range(0, 8 - 2, stride)
@@ -62,19 +91,19 @@ def test_capsule_a_is_the_papers_four_layers_window_by_window(stride, kind):
         windows.append(routed(children, [branch.windows.weight[p, t] for p in range(3) for t in range(3)]))
     children = [window[t] for window in windows for t in range(3)]
     classes = routed(children, [branch.class_capsules.weight[0, t] for _ in windows for t in range(3)])
-    output = model(numbers)
+    output = model(token_ids)
     torch.testing.assert_close(output.capsules.pose[0], classes[:3])
     torch.testing.assert_close(output.scores[0], classes[:3].norm(dim=1))
 
 
 def test_capsule_b_is_the_mean_of_its_branches():
     model = small("text-capsnet-b", ngrams=[2, 3, 4])
-    numbers = torch.randint(1, 40, (2, 9))
-    branches = model.class_capsules(numbers)
+    token_ids = torch.randint(1, 40, (2, 9))
+    branches = model.class_capsules(token_ids)
     assert [capsules.pose.shape for capsules in branches] == [(2, 4, 4)] * 3  # the noise class among them
     mean = sum(capsules.pose[:, :3] for capsules in branches) / 3
-    torch.testing.assert_close(model(numbers).capsules.pose, mean)
-    torch.testing.assert_close(model(numbers).scores, mean.norm(dim=2))
+    torch.testing.assert_close(model(token_ids).capsules.pose, mean)
+    torch.testing.assert_close(model(token_ids).scores, mean.norm(dim=2))
 
 
 @pytest.mark.parametrize("stride", [1, 2])
@@ -98,9 +127,9 @@ def test_gradients_do_not_come_from_padding():
     model = small()
     text = torch.tensor([[3, 4, 5, 6, 7, 8]])
     found = []
-    for numbers in (text, F.pad(text, (0, 9))):
+    for token_ids in (text, F.pad(text, (0, 9))):
         model.zero_grad()
-        model(numbers).scores.sum().backward()
+        model(token_ids).scores.sum().backward()
         found.append({name: p.grad.clone() for name, p in model.named_parameters()})
         assert not model.words.table.weight.grad[0].any()
     torch.testing.assert_close(found[0], found[1])
@@ -122,12 +151,12 @@ def test_own_weights_along_the_text():
 
 
 def test_the_noise_class_takes_part_in_the_routing_but_is_no_score():
-    numbers = torch.randint(1, 40, (2, 9))
+    token_ids = torch.randint(1, 40, (2, 9))
     with_noise, without = small(noise_class=True), small(noise_class=False)
-    assert with_noise.class_capsules(numbers)[0].pose.shape[1] == 4
-    assert without.class_capsules(numbers)[0].pose.shape[1] == 3
-    assert with_noise(numbers).scores.shape == without(numbers).scores.shape == (2, 3)
-    with_noise(numbers).scores.sum().backward()
+    assert with_noise.class_capsules(token_ids)[0].pose.shape[1] == 4
+    assert without.class_capsules(token_ids)[0].pose.shape[1] == 3
+    assert with_noise(token_ids).scores.shape == without(token_ids).scores.shape == (2, 3)
+    with_noise(token_ids).scores.sum().backward()
     assert with_noise.branches[0].class_capsules.weight.grad[:, :, 3].any(), "it is learned through the competition"
 
 
@@ -142,9 +171,9 @@ def test_stabilisers_reach_both_layers(flag):
 def test_partial_sampling_leaves_out_convolutional_capsules_in_training_only():
     model = small(partial_sampling=0.67)
     assert model.branches[0].class_capsules.routing.partial_sampling is None
-    numbers = torch.randint(1, 40, (2, 9))
-    assert torch.equal(model(numbers).scores, model(numbers).scores)
-    capsules = model.branches[0].primary_capsules(*model.words(numbers))
+    token_ids = torch.randint(1, 40, (2, 9))
+    assert torch.equal(model(token_ids).scores, model(token_ids).scores)
+    capsules = model.branches[0].primary_capsules(*model.words(token_ids))
     model.train()
     silent = (model.branches[0].windows(capsules).activation == 0).all(dim=0).all(dim=0)
     assert silent.sum() == 1, "two of three types take part"
@@ -152,11 +181,11 @@ def test_partial_sampling_leaves_out_convolutional_capsules_in_training_only():
 
 def test_whole_capsules_are_dropped_in_training_only():
     model = small(capsule_dropout=0.5)
-    numbers = torch.randint(1, 40, (2, 9))
-    assert torch.equal(model(numbers).scores, small()(numbers).scores)
+    token_ids = torch.randint(1, 40, (2, 9))
+    assert torch.equal(model(token_ids).scores, small()(token_ids).scores)
     seen = []
     model.branches[0].class_capsules.register_forward_pre_hook(lambda _, given: seen.append(given[0].pose))
-    model.train()(numbers)
+    model.train()(token_ids)
     silent = (seen[0] == 0).all(dim=-1)
     assert 0 < int(silent.sum()) < silent.numel()
     assert not (seen[0] == 0).any(dim=-1)[~silent].any(), "a capsule is dropped as a whole or not at all"
@@ -189,7 +218,7 @@ def test_options_that_cannot_be(options, message):
 
 
 @pytest.mark.parametrize(
-    ("numbers", "message"),
+    ("token_ids", "message"),
     [
         (torch.rand(2, 5), "int64 of shape"),
         (torch.ones(5, dtype=torch.int64), "int64 of shape"),
@@ -198,10 +227,10 @@ def test_options_that_cannot_be(options, message):
         (torch.full((2, 5), -1), "in 0 … 39"),
     ],
 )
-def test_numbers_that_are_none(numbers, message):
+def test_what_is_no_token_id(token_ids, message):
     for name in ("text-capsnet-a", "text-cnn", "text-lstm"):
         with pytest.raises(ValueError, match=message):
-            create_model(name, (40, 5), 3)(numbers)
+            create_model(name, (40, 5), 3)(token_ids)
 
 
 def test_wrong_shapes_of_a_text_model():

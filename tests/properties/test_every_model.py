@@ -31,9 +31,9 @@ def test_text_model(name, check):
 @given(batch=st.integers(1, 4), length=st.integers(1, 20), classes=st.integers(2, 5), seed=st.integers(0, 99))
 def test_texts_of_any_length(name, batch, length, classes, seed):
     torch.manual_seed(seed)
-    model, numbers = create_model(name, (30, 5), classes), random_texts(30, batch, length, seed)
+    model, token_ids = create_model(name, (30, 5), classes), random_texts(30, batch, length, seed)
     for check in ("batch", "zero", "state_dict"):
-        TEXT_CHECKS[check](model, numbers)
+        TEXT_CHECKS[check](model, token_ids)
 
 
 @pytest.mark.parametrize("routing", [name for name in list_routings() if name != "em"])

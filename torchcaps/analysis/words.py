@@ -90,7 +90,7 @@ def ngram_relevance(model: TextCapsNet, numbers: Tensor, chosen: int) -> tuple[N
         assert capsules is not None  # a TextCapsNet has them
         towards = capsules.pose[0, chosen]
         towards = towards / towards.norm().clamp_min(torch.finfo(towards.dtype).tiny)
-        vectors, mask = model.embedded(numbers)
+        vectors, mask = model.embed(numbers)
         found = []
         for branch in model.branches:
             assert isinstance(branch, CapsuleBranch)

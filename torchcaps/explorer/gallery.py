@@ -68,7 +68,7 @@ def _of_run(run: Path, id: str, data_dir: str | None) -> Subject:  # noqa: A002 
     model, spec = load_model(run)
     if not isinstance(spec, ModelSpec):
         raise RunError(
-            f"{run} reads words; the explorer shows images. `torchcaps predict {run} --words` shows what decides."
+            f"{run} reads words; the explorer shows images. `torchcaps predict` can show which words decide."
         )
     if not run.is_dir():  # a weights file alone does not say where its images are
         return make_subject(id, _name(run), model, spec)

@@ -92,6 +92,10 @@ class Guard:
     A page elsewhere can make a browser ask a server on loopback under the page's own name (DNS rebinding), so a server
     answers to its own names only. And it can make a browser send a form to any server; browsers say where from.
 
+    Names are not left to Starlette's TrustedHostMiddleware: its list is fixed, while the address that was reached
+    depends on the request; and releases that Python 3.10 gets (1.3) cut a Host header at its first colon, which leaves
+    nothing of an IPv6 address and takes ``localhost:80:elsewhere`` for localhost.
+
     Args:
         app: what is guarded.
         hosts: names that the server answers to, beside the address that it was reached at; None for all.
@@ -135,8 +139,8 @@ class Guard:
         if self.hosts is not None and name not in self.hosts and name not in reached_at(scope):
             return _Refusal(
                 421,
-                f"this server does not answer to the name {name[:100]!r}; whoever started it can allow a name with "
-                "--allow-host.",
+                f"this server does not answer to the name {name[:100]!r}; whoever started it can allow a name "
+                "(hosts of create_app, allow_hosts of serve).",
             )
         if scope["method"] not in ("GET", "HEAD", "OPTIONS") and comes_from_elsewhere(headers, host):
             return _Refusal(403, "This request comes from a page of another server, so it is refused.")

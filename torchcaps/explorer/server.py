@@ -81,7 +81,7 @@ def listen(host: str, port: int | None) -> socket.socket:
             found.close()
             raise RunError(f"cannot listen on {host!r}: that is no name of a machine.") from None
     taken = f"port {port} is" if port is not None else f"the ports {ports[0]} to {ports[-1]} are"
-    raise RunError(f"{taken} taken on {host}. Give another one with --port, or 0 for any that is free.")
+    raise RunError(f"{taken} taken on {host}. Give another port, or 0 for any that is free.")
 
 
 def _address(host: str, port: int) -> str:

@@ -4,12 +4,12 @@ from torchcaps.models.base import Model
 from torchcaps.models.capsnet import CapsNet, capsnet, capsnet_small
 from torchcaps.models.cnn import CNN, cnn_baseline, cnn_small, parameter_count
 from torchcaps.models.config import ModelConfig
+from torchcaps.models.embedding import WordVectors
 from torchcaps.models.matrix_capsnet import MatrixCapsNet, cnn_matched, matrix_capsnet, matrix_capsnet_small
 from torchcaps.models.output import ModelOutput
 from torchcaps.models.registry import create_model, list_models, register_model
-from torchcaps.models.text import TextCapsNet, text_capsnet_a, text_capsnet_b
+from torchcaps.models.text import TextCapsConfig, TextCapsNet, text_capsnet_a, text_capsnet_b
 from torchcaps.models.text_baselines import TextCNN, TextLSTM, text_bilstm, text_cnn, text_lstm
-from torchcaps.models.words import WordVectors
 
 __all__ = [
     "CNN",
@@ -19,6 +19,7 @@ __all__ = [
     "ModelConfig",
     "ModelOutput",
     "TextCNN",
+    "TextCapsConfig",
     "TextCapsNet",
     "TextLSTM",
     "WordVectors",

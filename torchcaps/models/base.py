@@ -13,7 +13,7 @@ from torchcaps.models.output import ModelOutput
 class Model(nn.Module):
     """A network that :func:`~torchcaps.create_model` makes: ``model(inputs, target=None)`` → :class:`ModelOutput`.
 
-    Subclasses implement ``forward(inputs, target=None)``; the inputs are images ``[B, C, H, W]`` or numbers of words
+    Subclasses implement ``forward(inputs, target=None)``; the inputs are images ``[B, C, H, W]`` or token ids
     ``[B, L]``. Those that need no target take one all the same.
 
     Attributes:

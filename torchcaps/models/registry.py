@@ -32,7 +32,7 @@ def register_model(name: str, reads: Reads = "images") -> Callable[[_Factory], _
 
     Args:
         name: of the model.
-        reads: ``images``, or ``words`` as numbers of a vocabulary.
+        reads: ``images``, or ``words`` as token ids.
     """
 
     def register(factory: _Factory) -> _Factory:
@@ -119,7 +119,7 @@ def create_model(
         options: of that model; see its function in :mod:`torchcaps.models`.
 
     Returns:
-        A :class:`~torchcaps.models.Model`: ``model(images or numbers of words, target=None)`` →
+        A :class:`~torchcaps.models.Model`: ``model(images or token ids, target=None)`` →
         :class:`~torchcaps.models.ModelOutput`. ``model.config`` says what it was made from. A function that a user has
         registered may return any other module; it should be called alike.
     """

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import torch
 import torch.nn.functional as F
@@ -14,15 +15,96 @@ from torchcaps.checks import require_count
 from torchcaps.errors import InputError
 from torchcaps.layers import CapsuleConv1d, CapsuleLinear, ClassCapsules, PrimaryCapsules1d
 from torchcaps.models.base import Model
+from torchcaps.models.embedding import PADDING, WordVectors, require_sizes
 from torchcaps.models.output import ModelOutput
 from torchcaps.models.registry import register_model
-from torchcaps.models.words import PADDING, WordVectors, require_sizes
+from torchcaps.ops.plan import require_options, takes_options
 from torchcaps.ops.transforms import has_no_values
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 ALIVE = 0.3
 """Mean activation of the routed capsules with first weights."""
 FREQUENT = 2000
 """So many of the words, which a vocabulary has in the order of their frequency, make up texts to fit weights to."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextCapsConfig:
+    """The options of :class:`TextCapsNet`, checked when it is made.
+
+    Args:
+        ngrams: sizes of the n-grams; one branch for each.
+        static: keep the word vectors as they are.
+        filters: of the n-gram convolution.
+        stride: of the n-gram convolution; 2 halves the work for long texts.
+        types: of the primary and of the convolutional capsules.
+        pose: size of all poses.
+        window: positions that a convolutional capsule sees.
+        squash: of all capsules, a kind of :func:`torchcaps.ops.squash`; of the routed ones if their routing takes it.
+        routing: a name, or a mapping with a name and options; every layer gets its own.
+        noise_class: one more class capsule, for what belongs to no class (stop words); it is no score and no loss.
+        leaky: of dynamic routing: a child may go nowhere.
+        amend: of dynamic routing: a child counts by its activation.
+        partial_sampling: of dynamic routing: the share of the convolutional capsules that take part in a training
+            step. Not of the class capsules, among which the label is.
+        dropout: of the entries of the word vectors.
+        capsule_dropout: of whole convolutional capsules, before they vote for classes.
+        length: give every position weights of its own, for texts of up to so many words; None: shared along the text.
+    """
+
+    ngrams: Sequence[int] = (3, 4, 5)
+    static: bool = False
+    filters: int = 32
+    stride: int = 1
+    types: int = 16
+    pose: int = 16
+    window: int = 3
+    squash: str = "exponential"
+    routing: str | Mapping[str, Any] = "dynamic"
+    noise_class: bool = True
+    leaky: bool = True
+    amend: bool = True
+    partial_sampling: float | None = None
+    dropout: float = 0.4
+    capsule_dropout: float = 0.0
+    length: int | None = None
+
+    def __post_init__(self) -> None:
+        require_sizes(self.ngrams)
+        for size in ("filters", "stride", "types", "pose", "window"):
+            require_count(size, getattr(self, size))
+        name = self.class_routing().get("name")  # the resolver of routings tells if there is none
+        if name == "em":
+            raise InputError(
+                "a text capsule's probability is the length of its pose, which EM routing does not make: choose "
+                "dynamic, optimized or kmeans."
+            )
+        stabilisers = {"leaky": self.leaky, "amend": self.amend, "partial_sampling": self.partial_sampling is not None}
+        wanted = [stabiliser for stabiliser, on in stabilisers.items() if on]
+        if wanted and name not in (None, "dynamic"):
+            raise InputError(
+                f"{', '.join(wanted)}: stabilisers of dynamic routing, which {name!r} does not have. Switch "
+                "them off (partial_sampling: null) or use routing 'dynamic'."
+            )
+
+    def shortest(self, ngram: int) -> int:
+        """Words that one window over n-grams of that size spans."""
+        return ngram + (self.window - 1) * self.stride
+
+    def class_routing(self) -> dict[str, Any]:
+        """The routing to the classes: with its squash and those stabilisers that are on."""
+        options = {"name": self.routing} if isinstance(self.routing, str) else dict(self.routing)
+        if options.get("name") in ("dynamic", "kmeans"):
+            options.setdefault("squash", self.squash)
+        flags = {"leaky": self.leaky, "amend": self.amend}
+        return options | {name: True for name, on in flags.items() if on}
+
+    def window_routing(self) -> dict[str, Any]:
+        """The routing to the convolutional capsules, of which not all may take part."""
+        sampled = {} if self.partial_sampling is None else {"partial_sampling": self.partial_sampling}
+        return self.class_routing() | sampled
 
 
 class CapsuleBranch(nn.Module):
@@ -36,16 +118,7 @@ class CapsuleBranch(nn.Module):
         dim: size of a word's vector.
         classes: number of class capsules.
         ngram: n, words that a filter of the first convolution sees.
-        filters: of that convolution.
-        stride: of that convolution.
-        types: T, of the primary and of the convolutional capsules.
-        pose: size of all poses.
-        window: K, positions that a convolutional capsule sees.
-        squash: of the primary capsules.
-        routing: of both layers of routed capsules, as a mapping with a name and options.
-        partial_sampling: of the convolutional capsules (:class:`~torchcaps.routing.DynamicRouting`).
-        dropout: of whole convolutional capsules, before they vote for classes.
-        length: give every position its own weights, for texts of up to so many words; None: shared along the text.
+        config: T, K (its window), and the other options.
 
     Shapes:
         vectors ``[B, dim, L]``, mask ``[B, L]`` → class capsules ``[B, classes, pose]``.
@@ -56,38 +129,24 @@ class CapsuleBranch(nn.Module):
         def __call__(self, vectors: Tensor, mask: Tensor) -> Capsules:
             """See :meth:`forward`."""
 
-    def __init__(
-        self,
-        dim: int,
-        classes: int,
-        ngram: int,
-        *,
-        filters: int,
-        stride: int,
-        types: int,
-        pose: int,
-        window: int,
-        squash: str,
-        routing: Mapping[str, Any],
-        partial_sampling: float | None,
-        dropout: float,
-        length: int | None,
-    ) -> None:
+    def __init__(self, dim: int, classes: int, ngram: int, config: TextCapsConfig) -> None:
         super().__init__()
-        self.ngram, self.stride, self.length = ngram, stride, length
-        self.dropout = nn.Dropout(dropout)
-        self.shortest = ngram + (window - 1) * stride
-        self.ngrams = nn.Conv1d(dim, filters, ngram, stride)
-        self.primary = PrimaryCapsules1d(filters, types, pose, squash=squash)
-        sampled = routing if partial_sampling is None else {**routing, "partial_sampling": partial_sampling}
+        self.ngram, self.stride, self.length = ngram, config.stride, config.length
+        types, pose = config.types, config.pose
+        self.dropout = nn.Dropout(config.capsule_dropout)
+        self.ngrams = nn.Conv1d(dim, config.filters, ngram, config.stride)
+        self.primary = PrimaryCapsules1d(config.filters, types, pose, squash=config.squash)
         positions = None
-        if length is not None:
-            if length < self.shortest:
+        if config.length is not None:
+            if config.length < (shortest := config.shortest(ngram)):
                 raise InputError(
-                    f"n-grams of {ngram} in windows of {window} need length ≥ {self.shortest}, got {length}."
+                    f"n-grams of {ngram} in windows of {config.window} need length ≥ {shortest}, got {config.length}."
                 )
-            positions = (length - ngram) // stride + 2 - window
-        self.windows = CapsuleConv1d(types, types, window, in_pose=pose, routing=sampled, positions=positions)
+            positions = (config.length - ngram) // config.stride + 2 - config.window
+        self.windows = CapsuleConv1d(
+            types, types, config.window, in_pose=pose, routing=config.window_routing(), positions=positions
+        )
+        routing = config.class_routing()
         self.class_capsules: ClassCapsules | CapsuleLinear
         if positions is None:
             self.class_capsules = ClassCapsules(types, classes, in_pose=pose, routing=routing, coordinates=False)
@@ -157,74 +216,22 @@ class TextCapsNet(Model):
     Args:
         shape: rows of the table of word vectors, padding included, and their size.
         classes: number of classes.
-        ngrams: their sizes; one branch for each.
-        static: keep the word vectors as they are.
-        filters: of the n-gram convolution.
-        stride: of the n-gram convolution; 2 halves the work for long texts.
-        types: of the primary and of the convolutional capsules.
-        pose: size of all poses.
-        window: positions that a convolutional capsule sees.
-        squash: of all capsules, a kind of :func:`torchcaps.ops.squash`; of the routed ones if their routing takes it.
-        routing: a name, or a mapping with a name and options; every layer gets its own.
-        noise_class: one more class capsule, for what belongs to no class (stop words); it is no score and no loss.
-        leaky: of dynamic routing: a child may go nowhere.
-        amend: of dynamic routing: a child counts by its activation.
-        partial_sampling: of dynamic routing: the share of the convolutional capsules that take part in a training
-            step. Not of the class capsules, among which the label is.
-        dropout: of the numbers of the word vectors.
-        capsule_dropout: of whole convolutional capsules, before they vote for classes.
-        length: give every position weights of its own, for texts of up to so many words; None: shared along the text.
+        config: its options, :class:`TextCapsConfig` as it is if not given.
 
     Shapes:
-        numbers of words int64 ``[B, L]``, 0 for padding at the end → :class:`ModelOutput`.
+        token ids int64 ``[B, L]``, 0 for padding at the end → :class:`ModelOutput`.
     """
 
-    def __init__(
-        self,
-        shape: tuple[int, int],
-        classes: int,
-        *,
-        ngrams: Sequence[int],
-        static: bool,
-        filters: int,
-        stride: int,
-        types: int,
-        pose: int,
-        window: int,
-        squash: str,
-        routing: str | Mapping[str, Any],
-        noise_class: bool,
-        leaky: bool,
-        amend: bool,
-        partial_sampling: float | None,
-        dropout: float,
-        capsule_dropout: float,
-        length: int | None,
-    ) -> None:
+    def __init__(self, shape: tuple[int, int], classes: int, config: TextCapsConfig | None = None) -> None:
         super().__init__()
-        require_sizes(ngrams)
-        sizes = {"filters": filters, "stride": stride, "types": types, "pose": pose, "window": window}
-        for name, value in sizes.items():
-            require_count(name, value)
+        config = config or TextCapsConfig()
         words, dim = shape
-        self.classes, self.noise_class, self.length = classes, noise_class, length
-        self.words = WordVectors(words, dim, static, dropout)
-        chosen = _routing_options(routing, squash, {"leaky": leaky, "amend": amend}, partial_sampling)
+        self.classes, self.noise_class, self.length = classes, config.noise_class, config.length
+        self.words = WordVectors(words, dim, config.static, config.dropout)
         self.branches = nn.ModuleList(
-            CapsuleBranch(
-                dim,
-                classes + noise_class,
-                ngram,
-                **sizes,
-                squash=squash,
-                routing=chosen,
-                partial_sampling=partial_sampling,
-                dropout=capsule_dropout,
-                length=length,
-            )
-            for ngram in ngrams
+            CapsuleBranch(dim, classes + config.noise_class, ngram, config) for ngram in config.ngrams
         )
-        self.shortest = max(ngrams) + (window - 1) * stride
+        self.shortest = config.shortest(max(config.ngrams))
         self.reset_parameters()
 
     def load_vectors(self, vectors: Tensor) -> None:
@@ -248,100 +255,68 @@ class TextCapsNet(Model):
             branch.reset_parameters(vectors, mask)
         self.train(training)
 
-    def embedded(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
+    def embed(self, token_ids: Tensor) -> tuple[Tensor, Tensor]:
         """What the branches see: vectors ``[B, dim, L']`` and mask ``[B, L']``."""
         if self.length is not None:
-            if numbers.shape[1] > self.length:
+            if token_ids.shape[1] > self.length:
                 raise InputError(
                     f"this model has weights for texts of up to {self.length} words (its option length), got "
-                    f"{numbers.shape[1]}. Cut the texts, or share the weights along the text: length=None."
+                    f"{token_ids.shape[1]}. Cut the texts, or share the weights along the text: length=None."
                 )
-            numbers = F.pad(numbers, (0, self.length - numbers.shape[1]), value=PADDING)
-        return self.words(numbers, self.shortest)
+            token_ids = F.pad(token_ids, (0, self.length - token_ids.shape[1]), value=PADDING)
+        return self.words(token_ids, self.shortest)
 
-    def class_capsules(self, numbers: Tensor) -> list[Capsules]:
+    def class_capsules(self, token_ids: Tensor) -> list[Capsules]:
         """Those of every branch, the noise class among them as the last."""
-        vectors, mask = self.embedded(numbers)
+        vectors, mask = self.embed(token_ids)
         return [branch(vectors, mask) for branch in self.branches]
 
-    def forward(self, numbers: Tensor, target: Tensor | None = None) -> ModelOutput:
+    def forward(self, token_ids: Tensor, target: Tensor | None = None) -> ModelOutput:
         """Classify texts; a target is accepted, as by every model, and not needed."""
-        poses = [capsules.pose[:, : self.classes] for capsules in self.class_capsules(numbers)]
+        poses = [capsules.pose[:, : self.classes] for capsules in self.class_capsules(token_ids)]
         capsules = Capsules.from_pose(torch.stack(poses).mean(dim=0))
         return ModelOutput(capsules.activation, capsules)
 
 
-def _routing_options(
-    routing: str | Mapping[str, Any], squash: str, flags: dict[str, bool], partial_sampling: float | None
-) -> dict[str, Any]:
-    """The routing with its squash and those stabilisers that are on."""
-    options = {"name": routing} if isinstance(routing, str) else dict(routing)
-    name = options.get("name")  # the resolver of routings tells if there is none
-    if name == "em":
-        raise InputError(
-            "a text capsule's probability is the length of its pose, which EM routing does not make: choose dynamic, "
-            "optimized or kmeans."
-        )
-    if name in ("dynamic", "kmeans"):
-        options.setdefault("squash", squash)
-    wanted = [name for name, on in flags.items() if on] + ["partial_sampling"] * (partial_sampling is not None)
-    if wanted and name is not None and name != "dynamic":
-        raise InputError(
-            f"{', '.join(wanted)}: stabilisers of dynamic routing, which {name!r} does not have. Switch "
-            "them off (partial_sampling: null) or use routing 'dynamic'."
-        )
-    return options | {name: True for name, on in flags.items() if on}
+class TextCapsOptions(TypedDict, total=False):
+    """The options of a text capsule network as keywords, for type checkers: see :class:`TextCapsConfig`."""
+
+    static: bool
+    filters: int
+    stride: int
+    types: int
+    pose: int
+    window: int
+    squash: str
+    routing: str | Mapping[str, Any]
+    noise_class: bool
+    leaky: bool
+    amend: bool
+    partial_sampling: float | None
+    dropout: float
+    capsule_dropout: float
+    length: int | None
 
 
 @register_model("text-capsnet-a", reads="words")
+@takes_options(TextCapsConfig, "ngrams")
 def text_capsnet_a(
-    shape: tuple[int, int],
-    classes: int,
-    *,
-    ngram: int = 3,
-    static: bool = False,
-    filters: int = 32,
-    stride: int = 1,
-    types: int = 16,
-    pose: int = 16,
-    window: int = 3,
-    squash: str = "exponential",
-    routing: str | Mapping[str, Any] = "dynamic",
-    noise_class: bool = True,
-    leaky: bool = True,
-    amend: bool = True,
-    partial_sampling: float | None = None,
-    dropout: float = 0.4,
-    capsule_dropout: float = 0.0,
-    length: int | None = None,
+    shape: tuple[int, int], classes: int, *, ngram: int = 3, **options: Unpack[TextCapsOptions]
 ) -> TextCapsNet:
     """Capsule-A of Zhao et al. 2018: capsules over n-grams of one size."""
-    options = {name: value for name, value in locals().items() if name not in ("shape", "classes", "ngram")}
-    return TextCapsNet(shape, classes, ngrams=(ngram,), **options)
+    require_options(TextCapsConfig, options)
+    return TextCapsNet(shape, classes, TextCapsConfig(ngrams=(ngram,), **options))
 
 
 @register_model("text-capsnet-b", reads="words")
+@takes_options(TextCapsConfig)
 def text_capsnet_b(
     shape: tuple[int, int],
     classes: int,
     *,
-    ngrams: Sequence[int] = (3, 4, 5),
-    static: bool = False,
-    filters: int = 32,
-    stride: int = 1,
-    types: int = 16,
-    pose: int = 16,
-    window: int = 3,
-    squash: str = "exponential",
-    routing: str | Mapping[str, Any] = "dynamic",
-    noise_class: bool = True,
-    leaky: bool = True,
-    amend: bool = True,
-    partial_sampling: float | None = None,
-    dropout: float = 0.4,
-    capsule_dropout: float = 0.0,
-    length: int | None = None,
+    ngrams: Sequence[int] = TextCapsConfig.ngrams,
+    **options: Unpack[TextCapsOptions],
 ) -> TextCapsNet:
     """Capsule-B of Zhao et al. 2018: the mean of several Capsule-A, each with n-grams of another size."""
-    options = {name: value for name, value in locals().items() if name not in ("shape", "classes")}
-    return TextCapsNet(shape, classes, **options)
+    require_options(TextCapsConfig, options)
+    return TextCapsNet(shape, classes, TextCapsConfig(ngrams=ngrams, **options))

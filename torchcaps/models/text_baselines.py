@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from torchcaps.checks import require_count
 from torchcaps.models.base import Model
+from torchcaps.models.embedding import WordVectors, require_sizes
 from torchcaps.models.output import ModelOutput
 from torchcaps.models.registry import register_model
-from torchcaps.models.words import WordVectors, require_sizes
 
 
 class TextCNN(Model):
@@ -26,7 +26,7 @@ class TextCNN(Model):
         dropout: of the maxima, and of the word vectors.
 
     Shapes:
-        numbers of words int64 ``[B, L]``, 0 for padding at the end → :class:`ModelOutput` with logits as scores.
+        token ids int64 ``[B, L]``, 0 for padding at the end → :class:`ModelOutput` with logits as scores.
     """
 
     def __init__(
@@ -52,15 +52,15 @@ class TextCNN(Model):
         """Begin with these word vectors ``[words, dim]``."""
         self.words.load(vectors)
 
-    def forward(self, numbers: Tensor, target: Tensor | None = None) -> ModelOutput:
+    def forward(self, token_ids: Tensor, target: Tensor | None = None) -> ModelOutput:
         """Classify texts."""
-        vectors, mask = self.words(numbers, self.shortest)
-        found = []
+        vectors, mask = self.words(token_ids, self.shortest)
+        maxima = []
         for conv in self.ngrams:
             features = torch.relu(conv(vectors))  # [B, filters, L − n + 1]
             there = mask[:, None, mask.shape[1] - features.shape[2] :]  # an n-gram whose last word is there
-            found.append(features.masked_fill(~there, 0).amax(dim=2))
-        return ModelOutput(self.classifier(torch.cat(found, dim=1)))
+            maxima.append(features.masked_fill(~there, 0).amax(dim=2))
+        return ModelOutput(self.classifier(torch.cat(maxima, dim=1)))
 
 
 class TextLSTM(Model):
@@ -75,7 +75,7 @@ class TextLSTM(Model):
         dropout: of the last state, and of the word vectors.
 
     Shapes:
-        numbers of words int64 ``[B, L]``, 0 for padding at the end → :class:`ModelOutput` with logits as scores.
+        token ids int64 ``[B, L]``, 0 for padding at the end → :class:`ModelOutput` with logits as scores.
     """
 
     def __init__(
@@ -99,9 +99,9 @@ class TextLSTM(Model):
         """Begin with these word vectors ``[words, dim]``."""
         self.words.load(vectors)
 
-    def forward(self, numbers: Tensor, target: Tensor | None = None) -> ModelOutput:
+    def forward(self, token_ids: Tensor, target: Tensor | None = None) -> ModelOutput:
         """Classify texts."""
-        vectors, mask = self.words(numbers)
+        vectors, mask = self.words(token_ids)
         vectors, last = vectors.transpose(1, 2), mask.sum(dim=1) - 1  # [B, L, dim], [B]
         states, turned = [], vectors
         for backwards, reader in enumerate(self.readers):

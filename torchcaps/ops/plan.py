@@ -44,8 +44,8 @@ class Plan:
         object.__setattr__(self, name, value)
 
 
-def option_names(kind: type[Plan]) -> tuple[str, ...]:
-    """The options that a plan of a kind is made from."""
+def option_names(kind: type[Any]) -> tuple[str, ...]:
+    """The options that a plan of a kind, or another dataclass, is made from."""
     return tuple(one.name for one in fields(kind) if one.init)
 
 
@@ -65,7 +65,7 @@ def _constant_plan(kind: type[_Made], /, **options: Any) -> tuple[_Made]:
     except TypeError as error:
         if isinstance(error, TorchcapsError):
             raise
-        _require_known(kind, options)
+        require_options(kind, options)
     return (kind(**options),)  # with a list in it, which nothing can be remembered by
 
 
@@ -75,7 +75,8 @@ def _constant_plan(kind: type[_Made], /, **options: Any) -> tuple[_Made]:
 _constant_plan._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
-def _require_known(kind: type[Plan], options: Iterable[str]) -> None:
+def require_options(kind: type[Any], options: Iterable[str]) -> None:
+    """Raise unless all of these are options that a plan of a kind, or another dataclass, has."""
     known = option_names(kind)
     unknown = next((name for name in options if name not in known), None)
     if unknown is not None:
@@ -92,11 +93,11 @@ def _make(kind: Any, /, **options: Any) -> Any:
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def takes_options(kind: type[Plan], *given: str) -> Callable[[_Function], _Function]:
-    """Show the options of a plan in the signature of a function whose ``**options`` they are: a decorator.
+def takes_options(kind: type[Any], *given: str) -> Callable[[_Function], _Function]:
+    """Show the options of a dataclass in the signature of a function whose ``**options`` they are: a decorator.
 
     Args:
-        kind: of the plan.
+        kind: that dataclass, such as a plan.
         given: options that the function names itself, or sets.
     """
 

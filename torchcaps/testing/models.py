@@ -94,11 +94,11 @@ def check_model_export(model: nn.Module, images: Tensor) -> None:
     _same(_tensors(loaded(images)), expected, "torch.export.save and load changed the result")
 
 
-def check_text_padding(model: nn.Module, numbers: Tensor) -> None:
+def check_text_padding(model: nn.Module, token_ids: Tensor) -> None:
     """A text's output is the same alone, with padding after it, and beside longer texts."""
     model.eval()
-    for length in range(1, numbers.shape[1] + 1):
-        text = numbers[:1, :length]
+    for length in range(1, token_ids.shape[1] + 1):
+        text = token_ids[:1, :length]
         alone = _tensors(model(text))
         longer = torch.cat([text, text.new_zeros(1, 12)], dim=1)
         beside = torch.cat([longer, longer.clamp_min(1).flip(1)])
@@ -121,10 +121,10 @@ TEXT_CHECKS = {**MODEL_CHECKS, "padding": check_text_padding}
 
 
 def random_texts(words: int, batch: int = 3, length: int = 11, seed: int = 0) -> Tensor:
-    """Numbers of words ``[B, L]``; every text but the first is shorter than the one before, with padding at its end."""
-    numbers = torch.randint(1, words, (batch, length), generator=torch.Generator().manual_seed(seed))
+    """Token ids ``[B, L]``; every text but the first is shorter than the one before, with padding at its end."""
+    token_ids = torch.randint(1, words, (batch, length), generator=torch.Generator().manual_seed(seed))
     ends = (length - 2 * torch.arange(batch)).clamp_min(1)
-    return numbers.masked_fill(torch.arange(length) >= ends[:, None], 0)
+    return token_ids.masked_fill(torch.arange(length) >= ends[:, None], 0)
 
 
 def assert_model(model: nn.Module, input_shape: tuple[int, ...], *, batch: int = 3, seed: int = 0) -> None:

@@ -78,7 +78,12 @@ class InverseTemperature(pl.Callback):
 
 
 class RunningMean(pl.Callback):
-    """Exponential moving average of the weights: used for validation and for the weights that are saved."""
+    """Exponential moving average of the weights: used for validation and for the weights that are saved.
+
+    Not Lightning's ``EMAWeightAveraging``: that begins with the weights after the first step, averages counters of
+    whole numbers as if they were weights, and exchanges mean and weights in the checkpoint. So its numbers are others,
+    and runs that were begun with this one could not be resumed.
+    """
 
     def __init__(self, factor: float) -> None:
         self.factor = factor

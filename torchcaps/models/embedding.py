@@ -1,4 +1,4 @@
-"""What all models for text begin with: numbers of words become vectors."""
+"""What all models for text begin with: token ids become vectors."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ PADDING = 0
 
 
 class WordVectors(nn.Module):
-    """Numbers of words to their vectors, with a mask of what is there.
+    """Token ids to word vectors, with a mask of what is there.
 
-    Number 0 is padding, at the end of a text only. A text that is shorter than the windows that slide over it is
+    Id 0 is padding, at the end of a text only. A text that is shorter than the windows that slide over it is
     continued with zero vectors up to their width: those count as words, however long the batch is.
 
     Args:
         words: rows of the table, padding included.
         dim: size of a vector.
         static: keep the vectors as they are.
-        dropout: of their numbers.
+        dropout: of the entries of the vectors.
 
     Shapes:
-        numbers int64 ``[B, L]`` → vectors ``[B, dim, L']`` and mask ``[B, L']`` with L' = max(L, shortest).
+        token ids int64 ``[B, L]`` → vectors ``[B, dim, L']`` and mask ``[B, L']`` with L' = max(L, shortest).
     """
 
     if TYPE_CHECKING:
 
-        def __call__(self, numbers: Tensor, shortest: int = 1) -> tuple[Tensor, Tensor]:
+        def __call__(self, token_ids: Tensor, shortest: int = 1) -> tuple[Tensor, Tensor]:
             """See :meth:`forward`."""
 
     def __init__(self, words: int, dim: int, static: bool, dropout: float) -> None:
@@ -55,24 +55,24 @@ class WordVectors(nn.Module):
         with torch.no_grad():
             self.table.weight.copy_(vectors)
 
-    def forward(self, numbers: Tensor, shortest: int = 1) -> tuple[Tensor, Tensor]:
+    def forward(self, token_ids: Tensor, shortest: int = 1) -> tuple[Tensor, Tensor]:
         """Look them up."""
-        _require_numbers(numbers, self.table.num_embeddings)
-        numbers = F.pad(numbers, (0, max(0, shortest - numbers.shape[1])), value=PADDING)
-        mask = (numbers != PADDING) | (torch.arange(numbers.shape[1], device=numbers.device) < shortest)
-        return self.dropout(self.table(numbers)).transpose(1, 2), mask
+        _require_token_ids(token_ids, self.table.num_embeddings)
+        token_ids = F.pad(token_ids, (0, max(0, shortest - token_ids.shape[1])), value=PADDING)
+        mask = (token_ids != PADDING) | (torch.arange(token_ids.shape[1], device=token_ids.device) < shortest)
+        return self.dropout(self.table(token_ids)).transpose(1, 2), mask
 
 
-def _require_numbers(numbers: Tensor, words: int) -> None:
-    if numbers.dtype != torch.int64 or numbers.dim() != 2 or not numbers.shape[1]:
+def _require_token_ids(token_ids: Tensor, words: int) -> None:
+    if token_ids.dtype != torch.int64 or token_ids.dim() != 2 or not token_ids.shape[1]:
         raise InputError(
-            f"expected the numbers of words, int64 of shape [batch, length], got {numbers.dtype} of shape "
-            f"{tuple(numbers.shape)}. Vocabulary.encode_batch makes them."
+            f"expected token ids, int64 of shape [batch, length], got {token_ids.dtype} of shape "
+            f"{tuple(token_ids.shape)}. Vocabulary.encode_batch makes them."
         )
     require_indices(
-        numbers,
+        token_ids,
         words,
-        f"the numbers of words must be in 0 … {words - 1}",
+        f"the token ids must be in 0 … {words - 1}",
         advice=" Was the text encoded with another vocabulary?",
         looked_up=True,
     )
