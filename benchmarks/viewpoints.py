@@ -24,6 +24,7 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 
+from torchcaps.commands.keys import read_keys
 from torchcaps import __version__
 from torchcaps.data.datasets.small_norb import FAMILIAR_AZIMUTHS, FAMILIAR_ELEVATIONS, INFO_COLUMNS
 from torchcaps.data.preparation import PreparedImages
@@ -58,7 +59,7 @@ class EveryEpoch(pl.Callback):
 def run(model: str, protocol: str, seed: int, epochs: int) -> dict[str, Any]:
     """Train one network; its models after every epoch and their familiar errors in percent."""
     overrides = [*MODELS[model], f"--data.protocol={protocol}", f"--seed={seed}", f"--epochs={epochs}"]
-    recipe = recipe_from_file("viewpoints", overrides)
+    recipe = recipe_from_file("viewpoints", read_keys(overrides))
     kept = EveryEpoch()
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()

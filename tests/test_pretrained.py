@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from torchcaps.commands.keys import read_keys
 from torchcaps.models.capsnet import CapsNet
 from torchcaps.pretrained import list_pretrained, load_pretrained, pretrained_card, pretrained_samples
 
@@ -141,7 +142,7 @@ def test_the_command_of_a_card_can_be_read(name):
 
     card = pretrained_card(name)
     recipe_name, *words = shlex.split(card["command"])[2:]
-    recipe = recipe_from_file(recipe_name, _without(words, "--data-dir"))
+    recipe = recipe_from_file(recipe_name, read_keys(_without(words, "--data-dir")))
     assert (recipe.training.seed, recipe.training.epochs) == (card["seed"], card["epochs"])
     assert (recipe.model.name, recipe.data.name) == (card["model"], card["data"])
 

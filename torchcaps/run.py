@@ -41,7 +41,7 @@ from torchcaps.training.runs import (
     write_recipe,
 )
 from torchcaps.training.specs import ModelSpec
-from torchcaps.training.tasks import Task, task_of
+from torchcaps.training.tasks import Task
 
 if TYPE_CHECKING:
     from torchcaps.report import Report
@@ -154,7 +154,8 @@ class Run:
         """Measure the run on its own test items, which is kept in its folder, or on other data of the same kind.
 
         Args:
-            data: a data set's name, a path, arrays or a torch ``Dataset`` (all of it is used); not given: the run's.
+            data: a data set's name, a path, a recipe's ``data``, arrays or a torch ``Dataset`` (all of it is used); not
+                given: the run's.
             split: of the data.
             data_dir: folder with data sets.
             crops: patches per image whose scores are averaged, 1 or 13; not given: as the run has it. Not of texts.
@@ -192,6 +193,8 @@ class Run:
             if self._dataset is None and options.name == IN_MEMORY:
                 raise RunError("this run was trained on data in memory, which is not kept: give the data to use.", "data")
             dataset = self._dataset or make_dataset(options)
+        elif isinstance(data, DataOptions):
+            options, dataset = data, make_dataset(data)
         elif isinstance(data, (str, os.PathLike)):
             same = os.fspath(data) == options.name
             options = replace(options, name=os.fspath(data), options=options.options if same else {})
@@ -336,4 +339,3 @@ def fit(
     return _open(place, dataset)
 
 
-__all__ = ["Prediction", "Run", "fit", "load", "task_of"]

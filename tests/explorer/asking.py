@@ -13,6 +13,7 @@ from torchcaps.explorer.uploads import read_upload
 from torchcaps.training.recipes import recipe_from_file
 from torchcaps.training.runs import save_weights, write_recipe
 from torchcaps.training.specs import ModelSpec
+from torchcaps.training.tasks import ImageTask
 
 SHAPE = (1, 28, 28)  # of MNIST's digits
 
@@ -56,13 +57,14 @@ def refusal(answer, *codes):
     return detail
 
 
-def untrained_run(folder, name="capsnet-small", shape=(1, 12, 12), classes=("ant", "bee", "cow"), data=None, **spec):
+def untrained_run(folder, name="capsnet-small", shape=(1, 12, 12), classes=("ant", "bee", "cow"), data=None, options=None, **spec):
     """A run folder as a training leaves it, but of fresh weights: ready in no time."""
     folder.mkdir(parents=True)
     torch.manual_seed(0)
-    made = ModelSpec(name, shape, classes, spec.pop("options", {}), **spec)
+    task = ImageTask(classes, shape, **spec)
+    made = ModelSpec(name, task, options or {})
     save_weights(folder / "weights.safetensors", made.build(), made)
-    write_recipe(folder, recipe_from_file("quickstart", ["--data.name", str(data or "mnist-mini")]))
+    write_recipe(folder, recipe_from_file("quickstart", {"data.name": str(data or "mnist-mini")}))
     return folder
 
 

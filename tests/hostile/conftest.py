@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from watching import CANARY, assert_sentence, watched
 
+from torchcaps.commands.keys import read_keys
 from torchcaps.cli import main
 from torchcaps.training import fit
 from torchcaps.training.recipes import recipe_from_file
@@ -23,7 +24,7 @@ def whole_run(tmp_path_factory):
     np.savez(base / "tiny.npz", x=images, y=labels)
     keys = ["--data.name", str(base / "tiny.npz"), "--epochs", "1", "--training.batch_size", "6"]
     (base / "run").mkdir()
-    fit.train(recipe_from_file("quickstart", [*keys, "--model.options.decoder", "false"]), base / "run")
+    fit.train(recipe_from_file("quickstart", read_keys([*keys, "--model.options.decoder", "false"])), base / "run")
     return base / "run"
 
 
@@ -36,7 +37,7 @@ def whole_text_run(tmp_path_factory):
     keys = ["--data.name", str(base / "tiny.csv"), "--epochs", "1", "--training.batch_size", "8"]
     small = ["--text.vector_size", "8", "--model.name", "text-cnn", "--loss.kind", "cross-entropy"]
     (base / "run").mkdir()
-    recipe = recipe_from_file("text", [*keys, *small])
+    recipe = recipe_from_file("text", read_keys([*keys, *small]))
     recipe.model.options = {}
     fit.train(recipe, base / "run")
     return base / "run"

@@ -7,6 +7,7 @@ import pytest
 import yaml
 from watching import CANARY, assert_sentence, watched
 
+from torchcaps.commands.keys import read_keys
 from torchcaps.training.recipes import RecipeError, known_keys, recipe_from_file
 
 CALLED = {"class_path": f"{CANARY}.sing", "init_args": {"command": "x"}}
@@ -179,9 +180,9 @@ def test_a_recipe_asks_for_no_download(refused, tmp_path):
     (tmp_path / "r.yaml").write_text(f"data: {{name: mnist, dir: {place}, download: true}}")
     assert "torchcaps data get mnist" in refused("train", "r.yaml")
     assert not place.exists()
-    assert recipe_from_file("quickstart", ["--data.download", "true"]).data.download  # the person may
+    assert recipe_from_file("quickstart", read_keys(["--data.download", "true"])).data.download  # the person may
 
 
 def test_options_that_have_no_options():
     with pytest.raises(RecipeError, match="has no options of its own"):
-        recipe_from_file("quickstart", ["--model.options.decoder=[1]", "--model.options.decoder.x=1"])
+        recipe_from_file("quickstart", read_keys(["--model.options.decoder=[1]", "--model.options.decoder.x=1"]))

@@ -14,7 +14,8 @@ from watching import CANARY, assert_sentence, watched
 
 from torchcaps.training import runs
 from torchcaps.training.lock import LOCK, locked
-from torchcaps.training.runs import RunError, load_model
+from torchcaps.training.errors import RunError
+from torchcaps.training.runs import load_model
 
 COMMANDS = {
     "resume": ("train", "--resume"),
@@ -244,7 +245,7 @@ def test_vocabularies_that_are_no_file(kind, text_run, tmp_path, canary):
 def test_weights_that_are_no_numbers(command, value, run, refused):
     spec, tensors = runs.load_weights(run / runs.WEIGHTS)
     next(iter(tensors.values())).flatten()[0] = value
-    save_file(tensors, run / runs.WEIGHTS, {"torchcaps": spec.as_json()})
+    save_file(tensors, run / runs.WEIGHTS, {"torchcaps": spec.to_json()})
     assert "diverged" in refused(*words_of(command, run))
 
 
@@ -252,7 +253,7 @@ def test_tensors_of_another_kind(run, tmp_path, canary):
     spec, tensors = runs.load_weights(run / runs.WEIGHTS)
     name = next(iter(tensors))
     for other in ({**tensors, name: tensors[name][:1]}, {**tensors, "more": torch.ones(1)}, {name: tensors[name]}, {}):
-        save_file(other, run / runs.WEIGHTS, {"torchcaps": spec.as_json()})
+        save_file(other, run / runs.WEIGHTS, {"torchcaps": spec.to_json()})
         refuses_to_load(run, tmp_path, canary)
 
 
@@ -282,12 +283,12 @@ def test_a_lock_that_leads_elsewhere_is_not_followed(run, refused, tmp_path_fact
 
 def test_a_read_only_run_is_measured(run, harmless, capsys, monkeypatch):
     """Root may write anywhere, so writing itself is made to fail."""
-    from torchcaps.training import evaluation
+    import torchcaps.run
 
     def full(*_):
         raise OSError(30, os.strerror(30))
 
-    monkeypatch.setattr(evaluation, "write_text", full)
+    monkeypatch.setattr(torchcaps.run, "write_text", full)
     assert "accuracy" in harmless("evaluate", run)
 
 

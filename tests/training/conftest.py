@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from torchcaps.commands.keys import read_keys
 from torchcaps.training.recipes import recipe_from_file
 
 CLASSES = 3
@@ -36,6 +37,6 @@ def tiny_recipe(tiny_data):
             "--training.batch_size",
             "6",
         )
-        return recipe_from_file("quickstart", [*base, "--training.checkpoint_every", "3", *overrides])
+        return recipe_from_file("quickstart", read_keys([*base, "--training.checkpoint_every", "3", *overrides]))
 
     return make

@@ -20,13 +20,16 @@ from torchcaps.data.images import Batch
 from torchcaps.errors import DataError
 from torchcaps.losses import spread_margin_by_epoch
 from torchcaps.models import ModelOutput
+from torchcaps.run import load
 from torchcaps.training import callbacks, checkpoints, fit, runs
-from torchcaps.training.evaluation import evaluate, predict
-from torchcaps.training.metrics import correct
+from torchcaps.training.errors import RunError
 from torchcaps.training.module import CapsuleModule, learning_rate_factor
 from torchcaps.training.recipe import OptimizerOptions
-from torchcaps.training.recipes import RecipeError
-from torchcaps.training.runs import RunError, load_model, load_weights, new_run_folder, read_run_recipe, save_weights
+from torchcaps.training.recipe import RecipeError
+from torchcaps.training.runs import load_model, load_weights, new_run_folder, read_run_recipe, save_weights
+from torchcaps.training.specs import ModelSpec
+from torchcaps.training.tasks import ImageTask
+from torchcaps.training.tasks.metrics import grade
 
 
 def weights(folder):
@@ -68,12 +71,12 @@ def test_a_run_folder_tells_all(tiny_recipe, tmp_path):
     assert not list(tmp_path.glob(".*"))  # no temporary files
     assert summary["val_accuracy"] > 0.9
     assert len(lines) == 9
-    result = evaluate(tmp_path)
+    result = load(tmp_path).evaluate()
     assert result["accuracy"] > 0.9
     assert json.loads((tmp_path / "evaluation.json").read_text()) == result
     model, spec = load_model(tmp_path)
     assert spec.name == "capsnet-small"
-    assert spec.class_names == ("0", "1", "2")
+    assert spec.task.class_names == ("0", "1", "2")
     assert not model.training
 
 
@@ -269,7 +272,7 @@ def test_multi_digit_training_counts_both(tmp_path, tiny_recipe):
     model, spec = load_model(tmp_path)
     assert spec.options["objects"] == 2
     assert model(torch.rand(2, 1, 36, 36)).reconstruction.shape == (2, 2, 1, 36, 36)
-    result = evaluate(tmp_path)
+    result = load(tmp_path).evaluate()
     assert result["share_of_objects_found"] > result["accuracy"]
 
 
@@ -373,8 +376,8 @@ def test_learning_rates():
 
 def test_correct_counts_sets_of_labels():
     scores = torch.tensor([[0.9, 0.1, 0.8], [0.9, 0.8, 0.1]])
-    assert correct(ModelOutput(scores), torch.tensor([0, 1])).tolist() == [1, 0]
-    assert correct(ModelOutput(scores), torch.tensor([[2, 0], [0, 2]])).tolist() == [1, 0]
+    assert grade(ModelOutput(scores), torch.tensor([0, 1])).tolist() == [1, 0]
+    assert grade(ModelOutput(scores), torch.tensor([[2, 0], [0, 2]])).tolist() == [1, 0]
 
 
 def test_data_that_cannot_be_trained_on_leaves_the_folder_alone(tiny_recipe, tmp_path):
@@ -384,7 +387,7 @@ def test_data_that_cannot_be_trained_on_leaves_the_folder_alone(tiny_recipe, tmp
 
 
 def spec_of(model="capsnet-small", **options):
-    return runs.ModelSpec(model, (1, 12, 12), ("a", "b", "c"), options)
+    return ModelSpec(model, ImageTask(("a", "b", "c"), (1, 12, 12)), options)
 
 
 def test_weights_files_are_checked(tmp_path):
@@ -416,12 +419,12 @@ def test_evaluate_refuses_data_of_another_shape(tiny_recipe, tmp_path):
     np.savez(tmp_path / "others.npz", x=np.zeros((9, 12, 12), np.uint8), y=np.array(["x", "y", "z"] * 3))
     recipe.data.name = str(tmp_path / "others.npz")
     with pytest.raises(RunError, match="of x, y, z"):
-        evaluate(tmp_path, recipe.data)
+        load(tmp_path).evaluate(recipe.data)
     recipe.data.name = "mnist-mini"
     with pytest.raises(RunError, match="trained for"):
-        evaluate(tmp_path, recipe.data)
+        load(tmp_path).evaluate(recipe.data)
     with pytest.raises(RunError, match="not a run folder"):
-        evaluate(tmp_path / "elsewhere")
+        load(tmp_path / "elsewhere")
 
 
 def test_predict_names_classes_by_falling_score(tmp_path):
@@ -430,13 +433,13 @@ def test_predict_names_classes_by_falling_score(tmp_path):
     save_weights(tmp_path / runs.WEIGHTS, create_model("capsnet-small", (1, 12, 12), 3), spec_of())
     for name, size in (("a.png", (12, 12)), ("b.png", (50, 30))):
         Image.new("RGB", size, (200, 10, 10)).save(tmp_path / name)
-    found = predict(tmp_path, [tmp_path / "a.png", tmp_path / "b.png"])
+    found = load(tmp_path).predict([tmp_path / "a.png", tmp_path / "b.png"])
     for prediction in found:
         assert set(prediction.labels) == {"a", "b", "c"}
         assert list(prediction.scores) == sorted(prediction.scores, reverse=True)
     (tmp_path / "c.png").write_bytes(b"nothing")
     with pytest.raises(DataError, match=r"c\.png"):
-        predict(tmp_path, [tmp_path / "c.png"])
+        load(tmp_path).predict([tmp_path / "c.png"])
 
 
 def test_the_best_epochs_weights_can_be_kept(tiny_recipe, tmp_path, monkeypatch):

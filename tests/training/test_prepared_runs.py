@@ -12,15 +12,18 @@ from torchcaps.cli import main
 from torchcaps.data.images import ImageSet
 from torchcaps.data.options import DataOptions
 from torchcaps.data.preparation import Preparation
-from torchcaps.data.sources import DataSet, evaluation_source
+from torchcaps.data.registry import dataset_class, make_dataset
+from torchcaps.data.sources import evaluation_source
 from torchcaps.errors import DataError
 from torchcaps.losses import spread_margin_by_epoch, spread_margin_by_step
+from torchcaps.run import load
 from torchcaps.training import callbacks, fit, runs
-from torchcaps.training.evaluation import class_scores, evaluate, predict
+from torchcaps.training.errors import RunError
 from torchcaps.training.module import CapsuleModule
 from torchcaps.training.recipes import recipe_from_file
-from torchcaps.training.runs import ModelSpec, RunError, load_model, save_weights
-from torchcaps.training.specs import spec_from_json
+from torchcaps.training.runs import load_model, save_weights
+from torchcaps.training.specs import ModelSpec
+from torchcaps.training.tasks import ImageTask
 
 PATCHES = ("--data.standardize", "true", "--data.crop", "9", "--data.shift", "0", "--data.contrast", "0.2")
 CNN = ("--model.name", "cnn-small", "--loss.kind", "cross-entropy")
@@ -29,7 +32,7 @@ CNN = ("--model.name", "cnn-small", "--loss.kind", "cross-entropy")
 @pytest.fixture
 def pictures(tiny_data, tmp_path):
     """The test images of the tiny data as PNG files, in order."""
-    data = evaluation_source(DataOptions(name=str(tiny_data))).data
+    data = make_dataset(DataOptions(name=str(tiny_data))).load("test")
     files = [tmp_path / f"{number}.png" for number in range(len(data))]
     for file, image in zip(files, data.images, strict=True):
         Image.fromarray(image[0].numpy()).save(file)
@@ -52,70 +55,74 @@ def test_predict_sees_a_file_as_evaluate_does(tiny_recipe, tmp_path, pictures, o
     fit.train(recipe, folder)
     model, spec = load_model(folder)
     side = preparation.crop or preparation.resize
-    assert (spec.preparation, spec.picture_shape, spec.image_shape) == (preparation, (1, 12, 12), (1, side, side))
-    found = predict(folder, pictures)
-    source = evaluation_source(recipe.data)
+    task = spec.task
+    assert (task.preparation, task.image_shape, task.input_shape) == (preparation, (1, 12, 12), (1, side, side))
+    found = load(folder).predict(pictures)
+    source = evaluation_source(make_dataset(recipe.data), preparation)
     batch = source.batch(torch.arange(len(source)), 0)
-    expected = class_scores(model, batch.inputs)
+    expected = task.score(model, batch.inputs)
     for row, prediction in zip(expected, found, strict=True):
         scores = dict(zip(prediction.labels, prediction.scores, strict=True))
-        assert torch.allclose(torch.tensor([scores[name] for name in spec.class_names]), row, atol=1e-6)
+        assert torch.allclose(torch.tensor([scores[name] for name in task.class_names]), row, atol=1e-6)
     right = np.mean([int(p.labels[0]) == int(label) for p, label in zip(found, batch.labels, strict=True)])
-    assert evaluate(folder)["accuracy"] == pytest.approx(right)
+    assert load(folder).evaluate()["accuracy"] == pytest.approx(right)
 
 
 @pytest.mark.parametrize("name", ["capsnet-small", "cnn-small"])
 def test_scores_of_patches_are_averaged(name):
     model = create_model(name, (1, 12, 12), 3).eval()
     patches = torch.rand(4, 13, 1, 12, 12)
-    each = torch.stack([class_scores(model, patches[:, number]) for number in range(13)])
-    assert torch.allclose(class_scores(model, patches), each.mean(dim=0), atol=1e-6)
+    task = ImageTask(("a", "b", "c"), (1, 12, 12))
+    each = torch.stack([task.score(model, patches[:, number]) for number in range(13)])
+    assert torch.allclose(task.score(model, patches), each.mean(dim=0), atol=1e-6)
     if name == "cnn-small":  # probabilities, not logits
-        assert torch.allclose(class_scores(model, patches).sum(dim=1), torch.ones(4))
+        assert torch.allclose(task.score(model, patches).sum(dim=1), torch.ones(4))
 
 
 def test_other_data_is_prepared_by_the_model(tiny_recipe, tiny_data, tmp_path):
     fit.train(tiny_recipe("--epochs", "1", *PATCHES), tmp_path)
     other = DataOptions(name=str(tiny_data), resize=5)  # not what the model was trained with
-    assert evaluate(tmp_path, other)["accuracy"] == evaluate(tmp_path)["accuracy"]
+    assert load(tmp_path).evaluate(other)["accuracy"] == load(tmp_path).evaluate()["accuracy"]
     np.savez(tmp_path / "large.npz", x=np.zeros((30, 20, 20), np.uint8), y=np.arange(30) % 3)
     with pytest.raises(RunError, match=r"images of \(1, 20, 20\).*trained for \(1, 12, 12\)"):
-        evaluate(tmp_path, DataOptions(name=str(tmp_path / "large.npz")))
+        load(tmp_path).evaluate(str(tmp_path / "large.npz"))
     with pytest.raises(DataError, match="own canvas"):
-        evaluate(tmp_path, DataOptions(name="multi-mnist"))
+        load(tmp_path).evaluate("multi-mnist")
 
 
 def test_a_spec_survives_and_an_old_one_has_no_preparation():
-    spec = ModelSpec("x", (2, 32, 32), ("a", "b"), {"k": 1}, Preparation(48, True, 32, 13), (2, 96, 96))
-    assert spec_from_json(spec.as_json()) == spec
+    task = ImageTask(("a", "b"), (2, 96, 96), Preparation(48, True, 32, 13))
+    spec = ModelSpec("x", task, {"k": 1})
+    assert task.input_shape == (2, 32, 32)
+    assert ModelSpec.from_json(spec.to_json()) == spec
     old = {"name": "x", "image_shape": [1, 28, 28], "class_names": ["a"], "options": {}}
-    read = spec_from_json(json.dumps(old))
+    read = ModelSpec.from_json(json.dumps(old)).task
     assert read.preparation == Preparation()
-    assert read.fitted_shape == read.image_shape == (1, 28, 28)
+    assert read.image_shape == read.input_shape == (1, 28, 28)
 
 
 def test_an_old_run_folder_still_works(tiny_recipe, tmp_path, pictures, monkeypatch):
     folder = tmp_path / "run"
     folder.mkdir()
     fit.train(tiny_recipe("--epochs", "1"), folder)
-    before, seen = evaluate(folder), predict(folder, pictures[:2])
+    before, seen = load(folder).evaluate(), load(folder).predict(pictures[:2])
     model, spec = load_model(folder)
-    old = {key: value for key, value in json.loads(spec.as_json()).items() if "p" not in key[:1]}
+    old = {key: value for key, value in json.loads(spec.to_json()).items() if "p" not in key[:1]}
     assert set(old) == {"name", "image_shape", "class_names", "options"}
-    monkeypatch.setattr(ModelSpec, "as_json", lambda self: json.dumps(old))
+    monkeypatch.setattr(ModelSpec, "to_json", lambda self: json.dumps(old))
     save_weights(folder / runs.WEIGHTS, model, spec)
     new = ("resize", "standardize", "crop:", "crops", "brightness", "contrast")
     lines = (folder / runs.RECIPE).read_text().splitlines(keepends=True)
     (folder / runs.RECIPE).write_text("".join(line for line in lines if not line.strip().startswith(new)))
-    assert evaluate(folder) == before
-    assert predict(folder, pictures[:2]) == seen
+    assert load(folder).evaluate() == before
+    assert load(folder).predict(pictures[:2]) == seen
 
 
 def test_a_damaged_preparation_is_refused(tmp_path, monkeypatch):
-    spec = ModelSpec("capsnet-small", (1, 12, 12), ("a", "b", "c"), {})
-    values = json.loads(spec.as_json())
+    spec = ModelSpec("capsnet-small", ImageTask(("a", "b", "c"), (1, 12, 12)))
+    values = json.loads(spec.to_json())
     for wrong in ({"crops": 7}, {"blur": 3}):
-        monkeypatch.setattr(ModelSpec, "as_json", lambda self, wrong=wrong: json.dumps(values | {"preparation": wrong}))
+        monkeypatch.setattr(ModelSpec, "to_json", lambda self, wrong=wrong: json.dumps(values | {"preparation": wrong}))
         save_weights(tmp_path / runs.WEIGHTS, create_model("capsnet-small", (1, 12, 12), 3), spec)
         with pytest.raises(RunError, match="not of a torchcaps model"):
             load_model(tmp_path)
@@ -125,12 +132,12 @@ def test_a_damaged_preparation_is_refused(tmp_path, monkeypatch):
 def test_evaluating_familiar_viewpoints(tiny_recipe, tmp_path, monkeypatch, capsys, name):
     asked = []
 
-    def load(self, split, *, protocol, **_):
-        asked.append((split, protocol))
+    def read(self, split, files=None, class_names=None):
+        asked.append((split, self.protocol))
         images = torch.randint(0, 256, (30, 2, 12, 12), dtype=torch.uint8)
         return ImageSet(images, torch.arange(30) % 5, tuple("abcde"))
 
-    monkeypatch.setattr(DataSet, "load", load)
+    monkeypatch.setattr(dataset_class(name), "load", read)
     options = ("--epochs", "1", "--data.name", name, "--data.protocol", "azimuth", "--data.crop", "9")
     fit.train(tiny_recipe(*options, "--data.shift", "0"), tmp_path)
     with pytest.raises(SystemExit) as end:

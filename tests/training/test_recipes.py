@@ -3,9 +3,10 @@
 import pytest
 import yaml
 
+from torchcaps.commands.base import CommandError
+from torchcaps.commands.keys import read_keys
 from torchcaps import create_model
-from torchcaps.data.datasets.text_benchmarks import BENCHMARKS
-from torchcaps.data.sources import COMPOSED, DATA_SETS
+from torchcaps.data.registry import list_datasets
 from torchcaps.losses import CapsuleLoss
 from torchcaps.training.recipe import Recipe
 from torchcaps.training.recipes import RecipeError, known_keys, list_recipes, recipe_from_file, recipe_from_values
@@ -15,7 +16,7 @@ from torchcaps.training.recipes import RecipeError, known_keys, list_recipes, re
 def test_every_recipe_of_the_package_can_be_built(name):
     recipe = recipe_from_file(name)
     assert recipe.description.strip()
-    assert recipe.data.name in {*DATA_SETS, *COMPOSED, *BENCHMARKS}
+    assert recipe.data.name in list_datasets()
     create_model(recipe.model.name, **recipe.model.options)
     CapsuleLoss(recipe.loss.kind, reconstruction_scale=recipe.loss.reconstruction_scale)
 
@@ -36,7 +37,7 @@ def test_the_paper_is_followed():
 def test_every_key_can_be_overridden_and_survives_yaml():
     first = ["--data.name=mnist", "--seed", "7", "--optimizer.ema", "0.99", "--model.options.routing", "em"]
     second = ["--devices=2", "--model.options.decoder", "[32, 64]", "--training.inverse_temperature", "[0.1, 0.5]"]
-    recipe = recipe_from_file("quickstart", [*first, *second])
+    recipe = recipe_from_file("quickstart", read_keys([*first, *second]))
     assert (recipe.data.name, recipe.training.seed, recipe.optimizer.ema, recipe.training.devices) == (
         "mnist",
         7,
@@ -52,14 +53,13 @@ def test_every_key_can_be_overridden_and_survives_yaml():
 def test_options_of_a_model_are_added_to_what_is_there(tmp_path):
     name = tmp_path / "own.yaml"
     name.write_text("model: {name: capsnet, options: {routing: {name: dynamic, iterations: 1}, decoder: true}}")
-    recipe = recipe_from_file(str(name), ["--model.options.routing.iterations", "2", "--model.options.shared=true"])
+    recipe = recipe_from_file(str(name), {"model.options.routing.iterations": 2, "model.options.shared": True})
     assert recipe.model.options == {"routing": {"name": "dynamic", "iterations": 2}, "decoder": True, "shared": True}
-    recipe = recipe_from_file(
-        "quickstart", ["--model.options.routing", "em", "--model.options.routing.iterations", "2"]
-    )
+    keys = read_keys(["--model.options.routing.iterations", "2", "--model.options.routing", "em"])
+    recipe = recipe_from_file("quickstart", keys)
     assert recipe.model.options == {"routing": {"name": "em", "iterations": 2}}
-    with pytest.raises(RecipeError, match="needs a value"):
-        recipe_from_file("quickstart", ["--model.options.routing"])
+    with pytest.raises(CommandError, match="expected one argument"):
+        read_keys(["--model.options.routing"])
 
 
 def test_an_empty_recipe_has_the_defaults():

@@ -5,16 +5,19 @@ import json
 import pytest
 import torch
 
+from torchcaps.commands.keys import read_keys
 from torchcaps.capsules import Capsules
-from torchcaps.data.options import DataOptions
 from torchcaps.data.text.vocabulary import Vocabulary
 from torchcaps.errors import DataError
 from torchcaps.models import ModelOutput
-from torchcaps.training import checkpoints, evaluation, fit, runs
-from torchcaps.training.evaluation import evaluate, predict, predict_texts
-from torchcaps.training.metrics import correct, multi_label_measures, probabilities
-from torchcaps.training.recipes import RecipeError, recipe_from_file
-from torchcaps.training.runs import RunError, TextSpec, load_model
+from torchcaps.run import load
+from torchcaps.training import checkpoints, fit, runs
+from torchcaps.training.errors import RunError
+from torchcaps.training.recipe import RecipeError
+from torchcaps.training.recipes import recipe_from_file
+from torchcaps.training.runs import load_model
+from torchcaps.training.tasks.text import VOCABULARY
+from torchcaps.training.tasks.metrics import grade, measure_answers, probabilities
 
 SMALL = [f"--model.options.{name}={n}" for name, n in {"filters": 8, "types": 4, "pose": 6, "dropout": 0}.items()]
 
@@ -41,7 +44,7 @@ def own(tmp_path_factory):
 def recipe(own, *overrides, model=True):
     words = [f"--data.name={own}", "--data.validation=0.2", "--epochs=3", "--training.batch_size=8"]
     words += ["--text.vector_size=10", "--optimizer.lr=0.01", "--training.checkpoint_every=3"]
-    return recipe_from_file("text", [*words, *(SMALL if model else []), *overrides])
+    return recipe_from_file("text", read_keys([*words, *(SMALL if model else []), *overrides]))
 
 
 def trained(own, folder, *overrides, **options):
@@ -57,33 +60,33 @@ def run(own, tmp_path_factory):
 
 
 def test_a_run_learns_and_is_judged(own, run):
-    result = evaluate(run)
+    result = load(run).evaluate()
     assert result["texts"] == 40
     assert result["accuracy"] > 0.9
     assert json.loads((run / "evaluation.json").read_text()) == result
     assert "texts_per_second" in json.loads((run / "summary.json").read_text())
-    assert evaluate(run, DataOptions(name=str(own)), "train")["texts"] == 120
+    assert load(run).evaluate(str(own), "train")["texts"] == 120
 
 
 def test_the_words_are_those_of_the_texts_trained_on(own, run):
-    words = Vocabulary.load(run / runs.VOCABULARY)
+    words = Vocabulary.load(run / VOCABULARY)
     assert set(words.words) == {"the", "of", "film", "with", "plot", "and", "it", "was", "good", "bad"}
     model, spec = load_model(run)
-    assert isinstance(spec, TextSpec)
-    assert spec.vocabulary == words
-    assert model.words.table.num_embeddings == len(words) == spec.words
+    assert spec.task.kind == "texts"
+    assert spec.task.vocabulary == words
+    assert model.words.table.num_embeddings == len(words) == spec.task.words
 
 
 def test_texts_are_asked_in_their_order_whatever_their_length(run):
     texts = ["good", "", "it was bad", "zzz qqq", "the " * 3000 + "good", "a good film of the plot and it was it"]
-    found = predict_texts(run, texts)
+    found = load(run).predict(texts)
     assert [prediction.item for prediction in found] == texts
     assert found[0].labels[0] == found[5].labels[0] == "yes"
     assert found[2].labels[0] == "no"
-    assert predict_texts(run / runs.WEIGHTS, [texts[3]])[0].scores == pytest.approx(found[3].scores, abs=1e-6)
-    cut = predict_texts(run, ["the " * 400 + "bad bad bad bad"])[0]
-    assert cut.scores == pytest.approx(predict_texts(run, ["the " * 400])[0].scores, abs=1e-6), "cut after 400 words"
-    assert predict_texts(run, []) == []
+    assert load(run / runs.WEIGHTS).predict([texts[3]])[0].scores == pytest.approx(found[3].scores, abs=1e-6)
+    cut = load(run).predict(["the " * 400 + "bad bad bad bad"])[0]
+    assert cut.scores == pytest.approx(load(run).predict(["the " * 400])[0].scores, abs=1e-6), "cut after 400 words"
+    assert load(run).predict([]) == []
 
 
 def test_a_run_resumes_exactly(own, tmp_path, monkeypatch):
@@ -102,7 +105,7 @@ def test_a_run_resumes_exactly(own, tmp_path, monkeypatch):
     monkeypatch.undo()
     fit.train(recipe(own), tmp_path / "broken", resume=True)
     assert (whole / runs.WEIGHTS).read_bytes() == (tmp_path / "broken" / runs.WEIGHTS).read_bytes()
-    (tmp_path / "broken" / runs.VOCABULARY).write_text("torchcaps vocabulary, words: 1\nother\n")
+    (tmp_path / "broken" / VOCABULARY).write_text("torchcaps vocabulary, words: 1\nother\n")
     with pytest.raises(RunError, match="another model"):
         fit.train(recipe(own), tmp_path / "broken", resume=True)
 
@@ -116,9 +119,9 @@ def test_vectors_from_a_file_are_where_training_begins(own, tmp_path):
     fit.train(chosen, tmp_path / "run", say=said.append)
     assert any("has 2 of the 10 words" in line for line in said)
     model, spec = load_model(tmp_path / "run")
-    assert spec.vector_size == 3
+    assert spec.task.vector_size == 3
     table = model.words.table.weight
-    assert table[spec.vocabulary.numbers["good"]].tolist() == [1, 2, 3], "static"
+    assert table[spec.task.vocabulary.token_ids["good"]].tolist() == [1, 2, 3], "static"
     assert not table[0].any()
 
 
@@ -126,8 +129,8 @@ def test_vectors_from_a_file_are_where_training_begins(own, tmp_path):
 def test_the_other_models_train_by_the_same_recipe(own, tmp_path, name):
     loss = ["--loss.kind=cross-entropy"] if "capsnet" not in name else SMALL
     trained(own, tmp_path / "run", f"--model.name={name}", "--epochs=2", *loss, model=False)
-    assert 0 <= evaluate(tmp_path / "run")["accuracy"] <= 1
-    scores = predict_texts(tmp_path / "run", ["a good film"])[0].scores
+    assert 0 <= load(tmp_path / "run").evaluate()["accuracy"] <= 1
+    scores = load(tmp_path / "run").predict(["a good film"])[0].scores
     assert "capsnet" in name or sum(scores) == pytest.approx(1)
 
 
@@ -154,17 +157,17 @@ def test_several_labels(tmp_path, name, tests, model):
     data = reuters_files(tmp_path / "data")
     loss = ["--loss.kind=cross-entropy"] if model == "text-cnn" else SMALL
     trained(name, tmp_path / "run", f"--data.dir={data}", f"--model.name={model}", *loss, model=False)
-    result = evaluate(tmp_path / "run")
+    result = load(tmp_path / "run").evaluate()
     assert result["texts"] == tests
     assert result["accuracy"] == result["exact_match"]
     assert {"precision", "recall", "f1", "f1_of_samples"} < set(result)
-    assert load_model(tmp_path / "run")[1].multi_label
+    assert load_model(tmp_path / "run")[1].task.multi_label
 
 
 def test_measures_of_several_labels_by_hand():
     labels = torch.tensor([[1, 1, 0], [0, 1, 1], [1, 0, 0], [0, 0, 1]]).bool()
     found = torch.tensor([[1, 1, 0], [0, 1, 0], [0, 1, 0], [0, 0, 0]]).bool()
-    measures = multi_label_measures(found, labels)
+    measures = measure_answers(found.float(), labels, ("a", "b", "c"))
     assert measures["exact_match"] == pytest.approx(1 / 4)
     assert measures["precision"] == pytest.approx(3 / 4)
     assert measures["recall"] == pytest.approx(3 / 6)
@@ -178,9 +181,9 @@ def test_a_class_is_present_above_one_half():
     labels = torch.tensor([[True, False], [True, True]])
     lengths = torch.tensor([[0.6, 0.4], [0.6, 0.4]])
     capsules = ModelOutput(lengths, Capsules(lengths[..., None], lengths))
-    assert correct(capsules, labels).tolist() == [1, 0]
+    assert grade(capsules, labels).tolist() == [1, 0]
     logits = ModelOutput(torch.tensor([[0.1, -0.1], [0.1, 0.1]]))
-    assert correct(logits, labels).tolist() == [1, 1]
+    assert grade(logits, labels).tolist() == [1, 1]
     assert probabilities(logits).sum(dim=1).tolist() == pytest.approx([1, 1])
 
 
@@ -192,13 +195,13 @@ def test_what_does_not_go_together(own, run, tmp_path):
     with pytest.raises(ValueError, match="this model gives logits"):
         trained(own, tmp_path / "c", "--model.name=text-cnn", model=False)
     with pytest.raises(RunError, match="is no text"):
-        evaluate(run, DataOptions(name="mnist-mini"))
+        load(run).evaluate("mnist-mini")
     with pytest.raises(RunError, match="was trained for no, yes"):
-        evaluate(run, DataOptions(name="mr-mini"))
+        load(run).evaluate("mr-mini")
     with pytest.raises(RunError, match="crops"):
-        evaluate(run, crops=13)
+        load(run).evaluate(crops=13)
     with pytest.raises(RunError, match="reads words"):
-        predict(run, ["a.png"])
+        load(run).predict(torch.zeros(1, 28, 28))
     with pytest.raises(RecipeError, match="text.longest"):
         recipe(own, "--text.longest=0")
     with pytest.raises(RecipeError, match="text.most_words"):
@@ -209,10 +212,10 @@ def test_a_model_without_its_words_says_so(run, tmp_path):
     alone = tmp_path / runs.WEIGHTS
     alone.write_bytes((run / runs.WEIGHTS).read_bytes())
     with pytest.raises(RunError, match=r"vocabulary.txt beside its weights"):
-        predict_texts(alone, ["good"])
-    (tmp_path / runs.VOCABULARY).write_text("torchcaps vocabulary, words: 1\ngood\n")
+        load(alone).predict(["good"])
+    (tmp_path / VOCABULARY).write_text("torchcaps vocabulary, words: 1\ngood\n")
     with pytest.raises(RunError, match="is of another model"):
-        predict_texts(alone, ["good"])
+        load(alone).predict(["good"])
 
 
 @pytest.mark.parametrize(
@@ -236,12 +239,12 @@ def test_empty_and_unknown_texts_are_trained_on_and_judged(tmp_path):
     (tmp_path / "train.csv").write_text("\n".join(rows))
     (tmp_path / "test.csv").write_text('text,label\n"",yes\nqqq zzz,no\n')
     trained(tmp_path, tmp_path / "run", "--epochs=1")
-    assert evaluate(tmp_path / "run")["texts"] == 2
+    assert load(tmp_path / "run").evaluate()["texts"] == 2
 
 
 def test_rare_words_can_be_left_out(own, tmp_path):
     trained(own, tmp_path / "run", "--epochs=1", "--text.most_words=4")
-    assert len(Vocabulary.load(tmp_path / "run" / runs.VOCABULARY).words) == 4
+    assert len(Vocabulary.load(tmp_path / "run" / VOCABULARY).words) == 4
 
 
 def test_other_data_is_read_as_the_models_own(tmp_path):
@@ -253,21 +256,19 @@ def test_other_data_is_read_as_the_models_own(tmp_path):
         (tmp_path / "text" / f"TREC.{split}.all").write_text("\n".join(lines))
     trained("trec", tmp_path / "run", f"--data.dir={tmp_path}", "--epochs=1")
     spec = load_model(tmp_path / "run")[1]
-    assert not spec.lower
-    assert "What" in spec.vocabulary.words
+    assert not spec.task.lower
+    assert "What" in spec.task.vocabulary.words
     own = [f"What Thing {name},{name}" for name in classes]
     (tmp_path / "own.csv").write_text("\n".join(["text,label", *own * 5]))
-    texts = evaluation.evaluation_texts(
-        DataOptions(name=str(tmp_path / "own.csv")), runs.read_run_recipe(tmp_path / "run"), "test", spec
-    )
-    assert not (texts.numbers == 1).any(), "no word is unknown"
+    _, texts = load(tmp_path / "run").open_data(str(tmp_path / "own.csv"))
+    assert not (texts.token_ids == 1).any(), "no word is unknown"
 
 
 def test_a_model_with_own_weights_cuts_texts_to_its_length(own, tmp_path):
     trained(own, tmp_path / "run", "--model.options.length=6", "--epochs=1")
-    assert load_model(tmp_path / "run")[1].longest == 6
-    assert predict_texts(tmp_path / "run", ["the " * 50])[0].labels
-    assert evaluate(tmp_path / "run")["texts"] == 40
+    assert load_model(tmp_path / "run")[1].task.max_length == 6
+    assert load(tmp_path / "run").predict(["the " * 50])[0].labels
+    assert load(tmp_path / "run").evaluate()["texts"] == 40
 
 
 def test_keeping_the_best_needs_texts_kept_aside(tmp_path):

@@ -54,10 +54,13 @@ def parse_with_keys(
             raise CommandError(f"what is {stranger[1]!r} for? One recipe can be trained, and options have names.") from None
         name = stranger[1].partition("=")[0]
         raise CommandError(unknown_key(name[2:], (option[2:] for option in own))) from None
-    given = {f"{section}.{key}": value for section in SECTIONS for key, value in vars(parsed.pop(section, {})).items()}
+    given: dict[str, Any] = {}
+    for section in SECTIONS:
+        if section in parsed:
+            given |= {f"{section}.{key}": value for key, value in vars(parsed.pop(section)).items()}
     if "description" in parsed:
         given["description"] = parsed.pop("description")
-    texts = parsed.pop("free", {})
+    texts = vars(parsed.pop("free")) if "free" in parsed else {}
     order = sorted(range(len(free)), key=lambda number: free[number].count("."))  # a whole before its parts
     for number in order:
         name = free[number]
