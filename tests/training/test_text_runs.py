@@ -118,7 +118,7 @@ def test_vectors_from_a_file_are_where_training_begins(own, tmp_path):
     model, spec = load_model(tmp_path / "run")
     assert spec.vector_size == 3
     table = model.words.table.weight
-    assert table[spec.vocabulary.numbers["good"]].tolist() == [1, 2, 3], "static"
+    assert table[spec.vocabulary.token_ids["good"]].tolist() == [1, 2, 3], "static"
     assert not table[0].any()
 
 
@@ -260,7 +260,7 @@ def test_other_data_is_read_as_the_models_own(tmp_path):
     texts = evaluation.evaluation_texts(
         DataOptions(name=str(tmp_path / "own.csv")), runs.read_run_recipe(tmp_path / "run"), "test", spec
     )
-    assert not (texts.numbers == 1).any(), "no word is unknown"
+    assert not (texts.token_ids == 1).any(), "no word is unknown"
 
 
 def test_a_model_with_own_weights_cuts_texts_to_its_length(own, tmp_path):
