@@ -10,8 +10,10 @@ import threading
 import pytest
 import torch
 
+from torchcaps.data.dataset import Files
 from torchcaps.data.files import RemoteFile, cache_folder, data_folders, fetch
 from torchcaps.data.idx import read_idx
+from torchcaps.data.registry import dataset_class
 from torchcaps.errors import DataError
 
 mnist_module = importlib.import_module("torchcaps.data.datasets.mnist")
@@ -36,7 +38,7 @@ def tiny_mnist(tmp_path, monkeypatch):
         content = idx(IMAGES if part == "images" else LABELS)
         (folder / name).write_bytes(gzip.compress(content))
         md5[name] = ("", hashlib.md5(content).hexdigest())
-    monkeypatch.setattr(mnist_module, "MNIST_MD5", md5)
+    monkeypatch.setattr(mnist_module.MNIST, "md5", md5)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("TORCHCAPS_DATA", raising=False)
     return folder
@@ -44,7 +46,7 @@ def tiny_mnist(tmp_path, monkeypatch):
 
 def test_mnist_is_read_packed_and_unpacked(tiny_mnist):
     for _ in range(2):
-        data = mnist_module.mnist("train", tiny_mnist.parent)
+        data = dataset_class("mnist")().load("train", Files(tiny_mnist.parent))
         assert torch.equal(data.images[:, 0], IMAGES)
         assert data.labels.tolist() == [3, 7]
         for path in tiny_mnist.glob("*.gz"):
@@ -54,7 +56,7 @@ def test_mnist_is_read_packed_and_unpacked(tiny_mnist):
 
 def test_folders_are_searched_in_order(tiny_mnist, tmp_path, monkeypatch):
     monkeypatch.setenv("TORCHCAPS_DATA", str(tmp_path / "data"))
-    assert len(mnist_module.mnist("test")) == 2
+    assert len(dataset_class("mnist")().load("test")) == 2
     assert data_folders("given") == [type(tmp_path)("given"), tmp_path / "data", cache_folder()]
 
 
@@ -62,7 +64,7 @@ def test_absent_files_say_where_they_were_looked_for(tmp_path, monkeypatch):
     monkeypatch.setenv("TORCHCAPS_DATA", str(tmp_path / "here"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     with pytest.raises(DataError) as caught:
-        mnist_module.mnist("train", tmp_path / "given")
+        dataset_class("mnist")().load("train", Files(tmp_path / "given"))
     words = str(caught.value)
     for place in ("given/mnist/train-images", "here/mnist/train-images", "cache/torchcaps/mnist/train-images"):
         assert place in words
@@ -73,7 +75,7 @@ def test_another_content_is_refused_by_its_checksum(tiny_mnist):
     path = tiny_mnist / "train-labels-idx1-ubyte.gz"
     path.write_bytes(gzip.compress(idx(torch.tensor([3, 8], dtype=torch.uint8))))
     with pytest.raises(DataError, match="md5"):
-        mnist_module.mnist("train", tiny_mnist.parent)
+        dataset_class("mnist")().load("train", Files(tiny_mnist.parent))
 
 
 @pytest.mark.parametrize(

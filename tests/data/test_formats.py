@@ -13,12 +13,19 @@ import numpy as np
 import pytest
 import torch
 
+from torchcaps.data.dataset import Files
+from torchcaps.data.registry import dataset_class
 from torchcaps.errors import DataError
 
 # By import_module: should the package export a function by its module's name, `import … as` would find that.
 cifar = importlib.import_module("torchcaps.data.datasets.cifar10")
 norb = importlib.import_module("torchcaps.data.datasets.small_norb")
 aff = importlib.import_module("torchcaps.data.datasets.affnist")
+
+
+def load(name, split, data_dir=None, download=False, progress=None, **options):
+    return dataset_class(name)(**options).load(split, Files(data_dir, download, progress))
+
 
 RANDOM = np.random.default_rng(0)
 
@@ -72,7 +79,7 @@ def trust(monkeypatch, path):
 
 
 def assert_is_cifar(tmp_path, images, labels):
-    train, test = cifar.cifar10("train", tmp_path), cifar.cifar10("test", tmp_path)
+    train, test = load("cifar10", "train", tmp_path), load("cifar10", "test", tmp_path)
     assert torch.equal(train.images, torch.from_numpy(images[:10]))
     assert train.labels.tolist() == labels[:10]
     assert torch.equal(test.images, torch.from_numpy(images[10:]))
@@ -104,23 +111,23 @@ def test_cifar10_planes_are_red_green_blue(tmp_path):
     assert content[1 + 1024 + 64] == 2
     assert content[-1] == 3
     write_unpacked(tmp_path, {"test_batch.bin": content})
-    assert torch.equal(cifar.cifar10("test", tmp_path).images, torch.from_numpy(image))
+    assert torch.equal(load("cifar10", "test", tmp_path).images, torch.from_numpy(image))
 
 
 def test_cifar10_archive_with_another_md5_is_refused(tmp_path, batches):
     path = write_archive(tmp_path, batches[0])
     write_unpacked(tmp_path, batches[0])  # the archive is taken where both are
     with pytest.raises(DataError, match="cifar-10-binary.tar.gz is damaged.*c32a1d4ab5d03f1284b67883e8d87530") as error:
-        cifar.cifar10("train", tmp_path)
+        load("cifar10", "train", tmp_path)
     assert str(path) in str(error.value)
 
 
 def test_cifar10_archive_without_a_batch(tmp_path, batches, monkeypatch):
     contents = {name: content for name, content in batches[0].items() if name != "data_batch_4.bin"}
     trust(monkeypatch, write_archive(tmp_path, contents))
-    assert len(cifar.cifar10("test", tmp_path)) == 2
+    assert len(load("cifar10", "test", tmp_path)) == 2
     with pytest.raises(DataError, match="has no cifar-10-batches-bin/data_batch_4.bin"):
-        cifar.cifar10("train", tmp_path)
+        load("cifar10", "train", tmp_path)
 
 
 def test_cifar10_link_in_an_archive_is_not_followed(tmp_path, monkeypatch):
@@ -132,7 +139,7 @@ def test_cifar10_link_in_an_archive_is_not_followed(tmp_path, monkeypatch):
         tar.addfile(member)
     trust(monkeypatch, path)
     with pytest.raises(DataError, match="has no cifar-10-batches-bin/test_batch.bin"):
-        cifar.cifar10("test", tmp_path)
+        load("cifar10", "test", tmp_path)
 
 
 def test_cifar10_archive_that_is_none(tmp_path, monkeypatch):
@@ -140,7 +147,7 @@ def test_cifar10_archive_that_is_none(tmp_path, monkeypatch):
     path.write_bytes(b"<html>Not found</html>")
     trust(monkeypatch, path)
     with pytest.raises(DataError, match="cifar-10-binary.tar.gz cannot be read.*fetch it again"):
-        cifar.cifar10("train", tmp_path)
+        load("cifar10", "train", tmp_path)
 
 
 @pytest.mark.parametrize("size", [0, 3072, 3 * 3073 - 1])
@@ -148,29 +155,29 @@ def test_cifar10_batch_of_a_wrong_size(tmp_path, batches, size):
     contents = {**batches[0], "data_batch_2.bin": bytes(size)}
     write_unpacked(tmp_path, contents)
     with pytest.raises(DataError, match=f"data_batch_2.bin is cut short.*3073 bytes.*has {size}"):
-        cifar.cifar10("train", tmp_path)
+        load("cifar10", "train", tmp_path)
 
 
 def test_cifar10_wrong_label_in_folder_and_archive(tmp_path, batches, monkeypatch):
     contents = {**batches[0], "test_batch.bin": b"\x0a" + bytes(3072)}
     write_unpacked(tmp_path / "a", contents)
     with pytest.raises(DataError, match="test_batch.bin.*0 … 9.*one is 10"):
-        cifar.cifar10("test", tmp_path / "a")
+        load("cifar10", "test", tmp_path / "a")
     trust(monkeypatch, write_archive(tmp_path / "b", contents))
     with pytest.raises(DataError, match="tar.gz: cifar-10-batches-bin/test_batch.bin"):
-        cifar.cifar10("test", tmp_path / "b")
+        load("cifar10", "test", tmp_path / "b")
 
 
 def test_cifar10_folder_without_a_batch(tmp_path, batches):
     folder = write_unpacked(tmp_path, batches[0])
     (folder / "data_batch_5.bin").unlink()
     with pytest.raises(DataError, match="data_batch_5.bin cannot be read.*Unpack"):
-        cifar.cifar10("train", tmp_path)
+        load("cifar10", "train", tmp_path)
 
 
 def test_cifar10_absent_lists_the_places(tmp_path):
     with pytest.raises(DataError, match="cifar10 is not here") as error:
-        cifar.cifar10("train", tmp_path / "mine")
+        load("cifar10", "train", tmp_path / "mine")
     for folder in (tmp_path / "mine", tmp_path / "cache" / "torchcaps"):
         assert str(folder / "cifar10" / "cifar-10-binary.tar.gz") in str(error.value)
         assert str(folder / "cifar10" / "cifar-10-batches-bin") in str(error.value)
@@ -183,19 +190,19 @@ def test_cifar10_is_downloaded_where_absent(tmp_path, batches, monkeypatch):
     remote = dataclasses.replace(cifar.ARCHIVE, url=path.as_uri())
     monkeypatch.setattr(cifar, "ARCHIVE", remote)
     with pytest.raises(DataError, match="md5"):
-        cifar.cifar10("test", tmp_path, download=True)
+        load("cifar10", "test", tmp_path, download=True)
     assert not list((tmp_path / "cifar10").iterdir())
     trust(monkeypatch, path)
     told = []
-    data = cifar.cifar10("test", tmp_path, download=True, progress=lambda *news: told.append(news))
+    data = load("cifar10", "test", tmp_path, download=True, progress=lambda *news: told.append(news))
     assert data.labels.tolist() == labels[10:]
     assert told[-1][:2] == ("cifar-10-binary.tar.gz", path.stat().st_size)
     assert_is_cifar(tmp_path, images, labels)  # from now on it is in the folder that was named
 
 
 def test_cifar10_unknown_split(tmp_path):
-    with pytest.raises(DataError, match="train and test, not 'valid'"):
-        cifar.cifar10("valid", tmp_path)
+    with pytest.raises(DataError, match="train, test, not 'valid'"):
+        load("cifar10", "valid", tmp_path)
 
 
 # SmallNORB
@@ -259,7 +266,7 @@ def train_and_test(tmp_path, monkeypatch):
 
 def test_smallnorb_by_instance(tmp_path, train_and_test):
     for split in ("train", "test"):
-        data = norb.small_norb(split, tmp_path)
+        data = load("small-norb", split, tmp_path)
         assert torch.equal(data.images, torch.from_numpy(train_and_test[split]["dat"]))
         assert data.labels.tolist() == train_and_test[split]["cat"].tolist()
         assert data.image_shape == (2, 96, 96)
@@ -269,7 +276,7 @@ def test_smallnorb_by_instance(tmp_path, train_and_test):
 @pytest.mark.parametrize("protocol", ["azimuth", "elevation"])
 @pytest.mark.parametrize("split", ["train", "test", "familiar"])
 def test_smallnorb_by_viewpoint(tmp_path, train_and_test, protocol, split):
-    data = norb.small_norb(split, tmp_path, protocol=protocol)
+    data = load("small-norb", split, tmp_path, protocol=protocol)
     chosen = NOVEL[protocol] if split == "test" else FAMILIAR[protocol]
     assert torch.equal(data.images, torch.from_numpy(train_and_test[split]["dat"][chosen]))
     assert data.labels.tolist() == train_and_test[split]["cat"][chosen].tolist()
@@ -285,11 +292,11 @@ def test_smallnorb_viewpoints_are_those_of_the_paper():
 
 
 def test_smallnorb_info(tmp_path, train_and_test):
-    info = norb.small_norb_info("train", tmp_path)
+    info = norb.SmallNORB().load_info("train", Files(tmp_path))
     assert info.dtype == torch.int64
     assert info.tolist() == INFO.tolist()
     with pytest.raises(DataError, match="splits train, test"):
-        norb.small_norb_info("familiar", tmp_path)
+        norb.SmallNORB().load_info("familiar", Files(tmp_path))
 
 
 def test_smallnorb_published_categories_have_the_published_md5():
@@ -305,16 +312,16 @@ def test_smallnorb_with_another_md5_is_refused(tmp_path, train_and_test):
     content[-1] ^= 1
     path.write_bytes(content)
     with pytest.raises(DataError, match="testing-dat.mat is damaged or another version.*md5"):
-        norb.small_norb("test", tmp_path)
+        load("small-norb", "test", tmp_path)
 
 
 def test_smallnorb_files_that_do_not_belong_together(tmp_path, monkeypatch, train_and_test):
     write_norb(tmp_path, monkeypatch, {"info": INFO[:3]}, "test")
     with pytest.raises(DataError, match="testing-dat.mat has 7 images.*testing-info.mat is about 3"):
-        norb.small_norb("familiar", tmp_path, protocol="azimuth")
+        load("small-norb", "familiar", tmp_path, protocol="azimuth")
     write_norb(tmp_path, monkeypatch, {"cat": np.zeros(6, dtype=np.int32)}, "test")
     with pytest.raises(DataError, match="testing-dat.mat has 7 images.*testing-cat.mat is about 6"):
-        norb.small_norb("test", tmp_path)
+        load("small-norb", "test", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -324,21 +331,21 @@ def test_smallnorb_files_that_do_not_belong_together(tmp_path, monkeypatch, trai
 def test_smallnorb_file_of_a_wrong_shape_or_type(tmp_path, monkeypatch, train_and_test, part, array):
     write_norb(tmp_path, monkeypatch, {part: array}, "test")
     with pytest.raises(DataError, match=f"testing-{part}.mat must hold torch"):
-        norb.small_norb("test", tmp_path)
+        load("small-norb", "test", tmp_path)
 
 
 def test_smallnorb_unknown_protocol_and_split(tmp_path):
     with pytest.raises(DataError, match="protocols instance, azimuth, elevation, not 'lighting'"):
-        norb.small_norb("train", tmp_path, protocol="lighting")
+        load("small-norb", "train", tmp_path, protocol="lighting")
     with pytest.raises(DataError, match="splits train, test, familiar for the protocol azimuth, not 'valid'"):
-        norb.small_norb("valid", tmp_path, protocol="azimuth")
+        load("small-norb", "valid", tmp_path, protocol="azimuth")
     with pytest.raises(DataError, match="familiar is a split of the protocols azimuth and elevation"):
-        norb.small_norb("familiar", tmp_path)
+        load("small-norb", "familiar", tmp_path)
 
 
 def test_smallnorb_absent_lists_the_places(tmp_path):
     with pytest.raises(DataError, match="small-norb is not here") as error:
-        norb.small_norb("train", tmp_path / "mine")
+        load("small-norb", "train", tmp_path / "mine")
     name = "smallnorb-5x46789x9x18x6x2x96x96-training-dat.mat.gz"
     for folder in (tmp_path / "mine", tmp_path / "cache" / "torchcaps"):
         assert str(folder / "small_norb" / name) in str(error.value)
@@ -412,7 +419,7 @@ def digits(count):
 def test_affnist_from_one_file(tmp_path, split, name, dtype):
     images, labels = digits(3)
     write_affnist(tmp_path / "affnist" / name, images, np.array(labels, dtype=dtype))
-    data = aff.affnist(split, tmp_path)
+    data = load("affnist", split, tmp_path)
     assert torch.equal(data.images, torch.from_numpy(images)[:, None])
     assert data.images.is_contiguous()
     assert data.labels.tolist() == labels
@@ -426,7 +433,7 @@ def test_affnist_from_batches_in_the_order_of_their_numbers(tmp_path, split, fol
     for at, number in enumerate((1, 2, 10)):
         chosen = slice(2 * at, 2 * at + 2)
         write_affnist(tmp_path / "affnist" / folder / f"{number}.mat", images[chosen], labels[chosen])
-    data = aff.affnist(split, tmp_path)
+    data = load("affnist", split, tmp_path)
     assert torch.equal(data.images, torch.from_numpy(images)[:, None])
     assert data.labels.tolist() == labels
 
@@ -434,13 +441,13 @@ def test_affnist_from_batches_in_the_order_of_their_numbers(tmp_path, split, fol
 def test_affnist_of_one_image(tmp_path):
     images, labels = digits(1)
     write_affnist(tmp_path / "affnist" / "test.mat", images, labels)
-    assert torch.equal(aff.affnist("test", tmp_path).images, torch.from_numpy(images)[:, None])
+    assert torch.equal(load("affnist", "test", tmp_path).images, torch.from_numpy(images)[:, None])
 
 
 @pytest.mark.parametrize("download", [False, True])
 def test_affnist_absent_lists_the_places(tmp_path, download):
     with pytest.raises(DataError, match="affnist is not here") as error:
-        aff.affnist("train", tmp_path / "mine", download=download)
+        load("affnist", "train", tmp_path / "mine", download=download)
     message = str(error.value)
     for folder in (tmp_path / "mine" / "affnist", tmp_path / "cache" / "torchcaps" / "affnist"):
         for name in ("training_and_validation_batches", "training.mat", "train.mat"):
@@ -450,8 +457,8 @@ def test_affnist_absent_lists_the_places(tmp_path, download):
 
 
 def test_affnist_unknown_split(tmp_path):
-    with pytest.raises(DataError, match="train and test, not 'valid'"):
-        aff.affnist("valid", tmp_path)
+    with pytest.raises(DataError, match="train, test, not 'valid'"):
+        load("affnist", "valid", tmp_path)
 
 
 def test_affnist_damaged_file(tmp_path):
@@ -462,7 +469,7 @@ def test_affnist_damaged_file(tmp_path):
     for content in (whole[: len(whole) // 2], whole[:300] + bytes(200) + whole[500:], b"<html>", b""):
         path.write_bytes(content)
         with pytest.raises(DataError, match="test.mat.*etch it again from https://www.cs.toronto.edu"):
-            aff.affnist("test", tmp_path)
+            load("affnist", "test", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -483,7 +490,7 @@ def test_affnist_damaged_file(tmp_path):
 def test_affnist_refuses_what_is_no_image_or_label(tmp_path, fields, message):
     write_affnist(tmp_path / "affnist" / "test.mat", *digits(2), **fields)
     with pytest.raises(DataError, match=f"test.mat is not a file of affNIST.*{message}"):
-        aff.affnist("test", tmp_path)
+        load("affnist", "test", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -500,7 +507,7 @@ def test_affnist_refuses_another_matlab_file(tmp_path, content, message):
     (tmp_path / "affnist").mkdir()
     savemat(tmp_path / "affnist" / "test.mat", content)
     with pytest.raises(DataError, match=f"test.mat is not a file of affNIST.*{message}"):
-        aff.affnist("test", tmp_path)
+        load("affnist", "test", tmp_path)
 
 
 def test_affnist_without_scipy(tmp_path, monkeypatch):
@@ -514,4 +521,4 @@ def test_affnist_without_scipy(tmp_path, monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", without_scipy)
     with pytest.raises(DataError, match="pip install scipy"):
-        aff.affnist("test", tmp_path)
+        load("affnist", "test", tmp_path)

@@ -8,8 +8,9 @@ import pytest
 import torch
 from PIL import Image
 
-from torchcaps.data.image_arrays import stratified_cut
-from torchcaps.data.image_folder import OwnData, fit_image, image_arrays, image_folder, read_image
+from torchcaps.data.image_arrays import read_image_arrays, stratified_cut
+from torchcaps.data.image_folder import FolderImages, read_image_folder
+from torchcaps.data.pictures import fit_image, read_image
 from torchcaps.errors import DataError
 
 GREY = np.arange(48, dtype=np.uint8).reshape(6, 8)
@@ -40,8 +41,8 @@ def levels(own):
 
 
 def test_folder_gives_images_labels_and_names(tmp_path):
-    own = image_folder(numbered(tmp_path), "train")
-    assert isinstance(own, OwnData)
+    own = read_image_folder(numbered(tmp_path), "train")
+    assert isinstance(own, FolderImages)
     assert own.data.images.shape == (16, 1, 6, 8)
     assert own.data.images.dtype == torch.uint8
     assert own.data.class_names == ("cat", "dog")
@@ -58,7 +59,7 @@ def test_extensions_in_any_case_deeper_folders_and_hidden_things(tmp_path):
         save(tmp_path / name / "one" / ".cache" / "x.png", flat(255))
         save(tmp_path / name / ".three" / "x.png", flat(255))
         (tmp_path / name / "one" / "notes.txt").write_text("not an image")
-    own = image_folder(tmp_path, "train")
+    own = read_image_folder(tmp_path, "train")
     assert own.data.class_names == ("one", "two")
     assert levels(own) == [0, 20, 60, 40, 100, 120, 160, 140]  # "deep/d.png" comes before "deep/er/c.JPEG"
 
@@ -68,32 +69,32 @@ def test_train_and_test_folders_are_the_splits(tmp_path, as_path):
     numbered(tmp_path / "train", count=3)
     numbered(tmp_path / "test", count=2)
     numbered(tmp_path / "val", classes=("other",))
-    assert levels(image_folder(as_path(tmp_path), "train")) == [0, 1, 2, 100, 101, 102]
-    assert levels(image_folder(as_path(tmp_path), "test", seed=7)) == [0, 1, 100, 101]
+    assert levels(read_image_folder(as_path(tmp_path), "train")) == [0, 1, 2, 100, 101, 102]
+    assert levels(read_image_folder(as_path(tmp_path), "test", seed=7)) == [0, 1, 100, 101]
 
 
 def test_test_folder_may_lack_a_class_but_not_add_one(tmp_path):
     numbered(tmp_path / "train", classes=("a", "b", "c"), count=2)
     numbered(tmp_path / "test", classes=("b",), count=2)
-    own = image_folder(tmp_path, "test")
+    own = read_image_folder(tmp_path, "test")
     assert own.data.class_names == ("a", "b", "c")
     assert own.data.labels.tolist() == [1, 1]
     save(tmp_path / "test" / "zebra" / "1.png")
     for split in ("train", "test"):
         with pytest.raises(DataError, match=r"train/ lacks: zebra"):
-            image_folder(tmp_path, split)
+            read_image_folder(tmp_path, split)
 
 
 def test_class_names_fix_the_labels(tmp_path):
     numbered(tmp_path)
-    own = image_folder(tmp_path, "test", class_names=["dog", "bird", "cat"])
+    own = read_image_folder(tmp_path, "test", class_names=["dog", "bird", "cat"])
     assert own.data.class_names == ("dog", "bird", "cat")
     assert [2 if level < 100 else 0 for level in levels(own)] == own.data.labels.tolist()
-    assert levels(own) == levels(image_folder(tmp_path, "test"))
+    assert levels(own) == levels(read_image_folder(tmp_path, "test"))
     with pytest.raises(DataError, match="none of the classes .*: dog"):
-        image_folder(tmp_path, "test", class_names=["cat", "bird"])
+        read_image_folder(tmp_path, "test", class_names=["cat", "bird"])
     with pytest.raises(DataError, match="different"):
-        image_folder(tmp_path, "test", class_names=["cat", "dog", "cat"])
+        read_image_folder(tmp_path, "test", class_names=["cat", "dog", "cat"])
 
 
 # ---------------------------------------------------------------- the cut
@@ -102,16 +103,16 @@ def test_class_names_fix_the_labels(tmp_path):
 @pytest.mark.parametrize("seed", [0, 3])
 def test_cut_is_disjoint_complete_and_stratified(tmp_path, seed):
     numbered(tmp_path)
-    train, test = (image_folder(tmp_path, split, seed=seed) for split in ("train", "test"))
+    train, test = (read_image_folder(tmp_path, split, seed=seed) for split in ("train", "test"))
     assert not set(levels(train)) & set(levels(test))
     assert sorted(levels(train) + levels(test)) == [*range(10), *range(100, 110)]
     assert test.data.labels.bincount().tolist() == [2, 2]
-    assert levels(test) == levels(image_folder(tmp_path, "test", seed=seed))
+    assert levels(test) == levels(read_image_folder(tmp_path, "test", seed=seed))
 
 
 def test_cut_depends_on_the_seed(tmp_path):
     numbered(tmp_path)
-    assert len({tuple(levels(image_folder(tmp_path, "test", seed=seed))) for seed in range(5)}) > 1
+    assert len({tuple(levels(read_image_folder(tmp_path, "test", seed=seed))) for seed in range(5)}) > 1
 
 
 def test_cut_is_the_same_on_every_machine():
@@ -129,17 +130,17 @@ def test_cut_sizes(count, tested):
 
 def test_more_images_of_one_class_leave_the_other_where_it_is(tmp_path):
     numbered(tmp_path)
-    before = image_folder(tmp_path, "test")
+    before = read_image_folder(tmp_path, "test")
     numbered(tmp_path, classes=("cat",), count=15)
-    after = image_folder(tmp_path, "test")
+    after = read_image_folder(tmp_path, "test")
     assert [level for level in levels(after) if level >= 100] == [level for level in levels(before) if level >= 100]
 
 
 def test_one_image_per_class_can_train_but_not_test(tmp_path):
     numbered(tmp_path, count=1)
-    assert levels(image_folder(tmp_path, "train")) == [0, 100]
+    assert levels(read_image_folder(tmp_path, "train")) == [0, 100]
     with pytest.raises(DataError, match="one image per class"):
-        image_folder(tmp_path, "test")
+        read_image_folder(tmp_path, "test")
 
 
 # ---------------------------------------------------------------- shapes
@@ -150,9 +151,9 @@ def test_one_image_per_class_can_train_but_not_test(tmp_path):
 def test_one_coloured_image_anywhere_makes_all_rgb(tmp_path, split, place):
     for part in ("train", "test"):
         numbered(tmp_path / part, count=2)
-    assert image_folder(tmp_path, split).data.image_shape == (1, 6, 8)
+    assert read_image_folder(tmp_path, split).data.image_shape == (1, 6, 8)
     save(tmp_path / place / "cat" / "colour.png", flat((10, 20, 30), mode="RGB"))
-    own = image_folder(tmp_path, split)
+    own = read_image_folder(tmp_path, split)
     assert own.data.image_shape == (3, 6, 8)
     if split == place:
         assert own.data.images[2, :, 0, 0].tolist() == [10, 20, 30]
@@ -165,20 +166,20 @@ def test_sizes_that_differ_give_32(tmp_path, split, place):
     for part in ("train", "test"):
         numbered(tmp_path / part, count=2)
     save(tmp_path / place / "cat" / "other.png", flat(9, size=(6, 8)))
-    assert image_folder(tmp_path, split).data.image_shape == (1, 32, 32)
+    assert read_image_folder(tmp_path, split).data.image_shape == (1, 32, 32)
 
 
 @pytest.mark.parametrize(("size", "kept"), [((64, 10), (10, 64)), ((65, 65), (32, 32)), ((10, 65), (32, 32))])
 def test_small_sizes_are_kept(tmp_path, size, kept):
     for name in ("a/1.png", "a/2.png", "b/1.png", "b/2.png"):
         save(tmp_path / name, flat(5, size=size))
-    assert image_folder(tmp_path, "train").data.image_shape == (1, *kept)
+    assert read_image_folder(tmp_path, "train").data.image_shape == (1, *kept)
 
 
 def test_image_size_is_obeyed(tmp_path):
-    assert image_folder(numbered(tmp_path), "train", image_size=12).data.image_shape == (1, 12, 12)
+    assert read_image_folder(numbered(tmp_path), "train", image_size=12).data.image_shape == (1, 12, 12)
     with pytest.raises(DataError, match="image_size must be at least 1"):
-        image_folder(tmp_path, "train", image_size=0)
+        read_image_folder(tmp_path, "train", image_size=0)
 
 
 def test_all_kinds_of_grey_are_one_channel(tmp_path):
@@ -188,7 +189,7 @@ def test_all_kinds_of_grey_are_one_channel(tmp_path):
     save(tmp_path / "train" / "b" / "1.png", flat((200, 51), size=(3, 2), mode="LA"))
     save(tmp_path / "train" / "b" / "2.jpg", flat(90, size=(3, 2)))
     save(tmp_path / "test" / "a" / "1.png", flat(0, size=(3, 2)))
-    data = image_folder(tmp_path, "train").data
+    data = read_image_folder(tmp_path, "train").data
     assert data.image_shape == (1, 2, 3)
     assert data.images[0, 0].tolist() == [[0, 1, 255], [0, 1, 128]]
     assert data.images[1:, 0, 0, 0].tolist() == [255, 40, 90]
@@ -199,7 +200,7 @@ def test_rotation_counts_for_the_size(tmp_path):
     turned[0x0112] = 6
     numbered(tmp_path)  # 8 wide, 6 high
     save(tmp_path / "cat" / "turned.png", flat(1, size=(6, 8)), exif=turned)
-    assert image_folder(tmp_path, "train").data.image_shape == (1, 6, 8)
+    assert read_image_folder(tmp_path, "train").data.image_shape == (1, 6, 8)
 
 
 # ---------------------------------------------------------------- one image
@@ -338,14 +339,14 @@ def test_unreadable_image_is_refused_or_skipped(tmp_path, name, size):
             save(tmp_path / part / file, flat(50, size=size))
     make, reason = BROKEN[name]
     make(tmp_path / "train" / "a" / name)
-    with pytest.raises(DataError, match=rf"1 of 7 images .*train/a/{name} .*{reason}.*--data.unreadable skip"):
-        image_folder(tmp_path, "train")
-    own = image_folder(tmp_path, "train", unreadable="skip")
+    with pytest.raises(DataError, match=rf'1 of 7 images .*train/a/{name} .*{reason}.*unreadable "skip"'):
+        read_image_folder(tmp_path, "train")
+    own = read_image_folder(tmp_path, "train", unreadable="skip")
     assert len(own.skipped) == 1
     assert own.skipped[0].startswith(f"train/a/{name}: ")
     assert reason in own.skipped[0]
     assert own.data.labels.tolist() == [0, 0, 1]
-    assert image_folder(tmp_path, "test", unreadable="skip").skipped == ()
+    assert read_image_folder(tmp_path, "test", unreadable="skip").skipped == ()
 
 
 def test_images_stay_with_their_labels_when_some_are_skipped(tmp_path):
@@ -355,7 +356,7 @@ def test_images_stay_with_their_labels_when_some_are_skipped(tmp_path):
                 save(tmp_path / part / name / f"{index}.png", flat(label + index, size=(70, 70)))
     for name in ("train/a/0.png", "train/a/2.png", "train/b/3.png"):
         cut_short(tmp_path / name)
-    own = image_folder(tmp_path, "train", unreadable="skip")
+    own = read_image_folder(tmp_path, "train", unreadable="skip")
     assert [text.split(":")[0] for text in own.skipped] == ["train/a/0.png", "train/a/2.png", "train/b/3.png"]
     assert levels(own) == [11, 13, 20, 21, 22]
     assert own.data.labels.tolist() == [0, 0, 1, 1, 1]
@@ -366,16 +367,16 @@ def test_refusal_names_five_and_counts_all(tmp_path):
     for index in range(7):
         write(tmp_path / "cat" / f"bad{index}.png", b"")
     with pytest.raises(DataError, match="7 of 27 images") as refused:
-        image_folder(tmp_path, "train")
+        read_image_folder(tmp_path, "train")
     assert [f"bad{index}.png" in str(refused.value) for index in range(7)] == [True] * 5 + [False] * 2
 
 
 def test_unreadable_files_leave_the_cut_as_it_is(tmp_path):
     numbered(tmp_path)
-    before = {split: levels(image_folder(tmp_path, split)) for split in ("train", "test")}
+    before = {split: levels(read_image_folder(tmp_path, split)) for split in ("train", "test")}
     write(tmp_path / "cat" / "00.png", b"")
     for split in ("train", "test"):
-        after = levels(image_folder(tmp_path, split, unreadable="skip"))
+        after = levels(read_image_folder(tmp_path, split, unreadable="skip"))
         assert after == [level for level in before[split] if level != 0]
 
 
@@ -385,18 +386,18 @@ def test_class_of_unreadable_images_is_an_error(tmp_path):
     for index in range(2):
         write(tmp_path / "train" / "dog" / f"{index:02}.png", b"")
     with pytest.raises(DataError, match="not one train image can be read .*: dog"):
-        image_folder(tmp_path, "train", unreadable="skip")
-    assert len(image_folder(tmp_path, "test", unreadable="skip").data) == 4
+        read_image_folder(tmp_path, "train", unreadable="skip")
+    assert len(read_image_folder(tmp_path, "test", unreadable="skip").data) == 4
 
 
 def test_folder_of_nothing_but_unreadable_images(tmp_path):
     for name in ("a/1.png", "a/2.png", "b/1.png", "b/2.png"):
         write(tmp_path / name, b"")
     with pytest.raises(DataError, match="4 of 4 images"):
-        image_folder(tmp_path, "train")
+        read_image_folder(tmp_path, "train")
     for split in ("train", "test"):
         with pytest.raises(DataError, match=f"not one {split} image can be read .*: a, b"):
-            image_folder(tmp_path, split, unreadable="skip")
+            read_image_folder(tmp_path, split, unreadable="skip")
 
 
 # ---------------------------------------------------------------- folders that are refused
@@ -404,32 +405,32 @@ def test_folder_of_nothing_but_unreadable_images(tmp_path):
 
 def test_absent_path(tmp_path):
     with pytest.raises(DataError, match="there is no folder .*nowhere"):
-        image_folder(tmp_path / "nowhere", "train")
+        read_image_folder(tmp_path / "nowhere", "train")
 
 
 def test_file_in_place_of_a_folder(tmp_path):
     save(tmp_path / "a.png")
     with pytest.raises(DataError, match="a.png is not a folder"):
-        image_folder(tmp_path / "a.png", "train")
+        read_image_folder(tmp_path / "a.png", "train")
 
 
 def test_images_without_class_folders(tmp_path):
     save(tmp_path / "a.png")
     with pytest.raises(DataError, match="no class folders. Put the images into one folder per class"):
-        image_folder(tmp_path, "train")
+        read_image_folder(tmp_path, "train")
 
 
 def test_one_class_only(tmp_path):
     numbered(tmp_path, classes=("cat",))
     with pytest.raises(DataError, match="one class only: 'cat'; a classifier needs at least two"):
-        image_folder(tmp_path, "train")
+        read_image_folder(tmp_path, "train")
 
 
 def test_empty_class_folders(tmp_path):
     numbered(tmp_path)
     (tmp_path / "bird").mkdir()
     with pytest.raises(DataError, match="hold no images: bird"):
-        image_folder(tmp_path, "train")
+        read_image_folder(tmp_path, "train")
 
 
 def test_empty_class_folder_in_a_split(tmp_path):
@@ -437,7 +438,7 @@ def test_empty_class_folder_in_a_split(tmp_path):
     numbered(tmp_path / "test", classes=("cat",))
     (tmp_path / "test" / "dog").mkdir()
     with pytest.raises(DataError, match="hold no images: test/dog"):
-        image_folder(tmp_path, "train")
+        read_image_folder(tmp_path, "train")
 
 
 @pytest.mark.parametrize("folders", [(), ("cat", "dog")])
@@ -445,7 +446,7 @@ def test_no_images_at_all(tmp_path, folders):
     for name in folders:
         (tmp_path / name).mkdir()
     with pytest.raises(DataError, match="holds no images at all"):
-        image_folder(tmp_path, "train")
+        read_image_folder(tmp_path, "train")
 
 
 @pytest.mark.parametrize(
@@ -461,20 +462,20 @@ def test_splits_are_not_taken_for_classes(tmp_path, files):
     for file in files:
         save(tmp_path / file)
     with pytest.raises(DataError, match="look like splits, not classes"):
-        image_folder(tmp_path, "train")
+        read_image_folder(tmp_path, "train")
 
 
 def test_class_may_be_called_train(tmp_path):
     numbered(tmp_path, classes=("bus", "train"), count=2)
-    assert image_folder(tmp_path, "train").data.class_names == ("bus", "train")
+    assert read_image_folder(tmp_path, "train").data.class_names == ("bus", "train")
 
 
 def test_unknown_options(tmp_path):
     numbered(tmp_path)
     with pytest.raises(DataError, match="train or test, got 'valid'"):
-        image_folder(tmp_path, "valid")
+        read_image_folder(tmp_path, "valid")
     with pytest.raises(DataError, match='"refuse" or "skip", got \'ignore\''):
-        image_folder(tmp_path, "train", unreadable="ignore")
+        read_image_folder(tmp_path, "train", unreadable="ignore")
 
 
 # ---------------------------------------------------------------- arrays
@@ -494,7 +495,7 @@ Y = np.array([0, 1, 2, 0, 1, 2])
 
 
 def both(path, **options):
-    return [image_arrays(path, split, **options).data for split in ("train", "test")]
+    return [read_image_arrays(path, split, **options) for split in ("train", "test")]
 
 
 @pytest.mark.parametrize(
@@ -512,7 +513,7 @@ def both(path, **options):
 )
 def test_array_shapes(tmp_path, shape, axes):
     x = pixels(*shape)
-    data = image_arrays(npz(tmp_path, x=x, y=Y, x_test=x, y_test=Y), "train").data
+    data = read_image_arrays(npz(tmp_path, x=x, y=Y, x_test=x, y_test=Y), "train")
     expected = x[:, None] if axes is None else x.transpose(axes)
     assert torch.equal(data.images, torch.from_numpy(expected.copy()))
     assert data.labels.tolist() == Y.tolist()
@@ -522,14 +523,14 @@ def test_array_shapes(tmp_path, shape, axes):
 @pytest.mark.parametrize("shape", [(6, 5), (6, 5, 4, 2), (6, 5, 4, 4), (6, 4, 5, 5), (6, 1, 2, 3, 4), (6, 0, 4)])
 def test_other_array_shapes_are_refused(tmp_path, shape):
     with pytest.raises(DataError, match=r"shape"):
-        image_arrays(npz(tmp_path, x=pixels(*shape), y=Y), "train")
+        read_image_arrays(npz(tmp_path, x=pixels(*shape), y=Y), "train")
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", ">f4"])
 def test_float_images_are_scaled(tmp_path, dtype):
     x = np.zeros((6, 2, 2), dtype=dtype)
     x[:, 0, 0], x[:, 0, 1], x[:, 1, 0] = 1, 0.5, 1 / 255
-    data = image_arrays(npz(tmp_path, x=x, y=Y), "train").data
+    data = read_image_arrays(npz(tmp_path, x=x, y=Y), "train")
     assert data.images[0, 0].tolist() == [[255, 128], [1, 0]]
 
 
@@ -538,13 +539,13 @@ def test_float_images_out_of_range_are_refused(tmp_path, value):
     x = np.zeros((6, 2, 2))
     x[3, 1, 1] = value
     with pytest.raises(DataError, match=r"float images must be in 0 … 1.*Scale them"):
-        image_arrays(npz(tmp_path, x=x, y=Y), "train")
+        read_image_arrays(npz(tmp_path, x=x, y=Y), "train")
 
 
 @pytest.mark.parametrize("dtype", ["int64", "bool", "uint16", "complex64"])
 def test_other_kinds_of_numbers_are_refused(tmp_path, dtype):
     with pytest.raises(DataError, match=f"must be uint8.*got {dtype}"):
-        image_arrays(npz(tmp_path, x=np.zeros((6, 2, 2), dtype=dtype), y=Y), "train")
+        read_image_arrays(npz(tmp_path, x=np.zeros((6, 2, 2), dtype=dtype), y=Y), "train")
 
 
 def test_test_arrays_are_the_test_split(tmp_path):
@@ -573,9 +574,9 @@ def test_arrays_are_cut_by_seed(tmp_path):
 
 def test_arrays_of_one_image_per_class(tmp_path):
     path = npz(tmp_path, x=pixels(3, 5, 4), y=np.arange(3))
-    assert len(image_arrays(path, "train").data) == 3
+    assert len(read_image_arrays(path, "train")) == 3
     with pytest.raises(DataError, match="one image per class"):
-        image_arrays(path, "test")
+        read_image_arrays(path, "test")
 
 
 def test_string_labels_are_class_names(tmp_path):
@@ -585,37 +586,37 @@ def test_string_labels_are_class_names(tmp_path):
     assert train.class_names == ("cat", "dog", "eel")
     assert train.labels.tolist() == [1, 0, 2, 1, 0, 2]
     assert test.labels.tolist() == [2]
-    own = image_arrays(npz(tmp_path, x=arrays["x"], y=y, class_names=["eel", "dog", "cat", "ant"]), "train").data
+    own = read_image_arrays(npz(tmp_path, x=arrays["x"], y=y, class_names=["eel", "dog", "cat", "ant"]), "train")
     assert own.class_names == ("eel", "dog", "cat", "ant")
     with pytest.raises(DataError, match=r"y_test .*no class: \['fox'\]"):
-        image_arrays(npz(tmp_path, **arrays, y_test=np.array(["fox"])), "train")
+        read_image_arrays(npz(tmp_path, **arrays, y_test=np.array(["fox"])), "train")
     with pytest.raises(DataError, match=r"y in .*no class: \['eel'\]"):
-        image_arrays(npz(tmp_path, x=arrays["x"], y=y, class_names=["dog", "cat"]), "train")
+        read_image_arrays(npz(tmp_path, x=arrays["x"], y=y, class_names=["dog", "cat"]), "train")
 
 
 def test_class_names_name_the_numbers(tmp_path):
     x = pixels(6, 5, 4)
-    data = image_arrays(npz(tmp_path, x=x, y=[3, 1, 3, 1, 3, 1], class_names=["a", "b", "c", "d"]), "train").data
+    data = read_image_arrays(npz(tmp_path, x=x, y=[3, 1, 3, 1, 3, 1], class_names=["a", "b", "c", "d"]), "train")
     assert data.class_names == ("a", "b", "c", "d")
     assert set(data.labels.tolist()) == {1, 3}
     with pytest.raises(DataError, match=r"0 … 1 for 2 class names, got 2"):
-        image_arrays(npz(tmp_path, x=x, y=Y, class_names=["a", "b"]), "train")
+        read_image_arrays(npz(tmp_path, x=x, y=Y, class_names=["a", "b"]), "train")
     with pytest.raises(DataError, match="class_names .* must be unicode strings"):
-        image_arrays(npz(tmp_path, x=x, y=Y, class_names=[1, 2, 3]), "train")
+        read_image_arrays(npz(tmp_path, x=x, y=Y, class_names=[1, 2, 3]), "train")
     with pytest.raises(DataError, match="different"):
-        image_arrays(npz(tmp_path, x=x, y=Y, class_names=["a", "b", "a"]), "train")
+        read_image_arrays(npz(tmp_path, x=x, y=Y, class_names=["a", "b", "a"]), "train")
 
 
 @pytest.mark.parametrize("y", [[1, 2, 3, 1, 2, 3], [3, 7, 3, 7, 3, 7], [0, 2, 0, 2, 0, 2]])
 def test_numbers_with_gaps_are_refused(tmp_path, y):
     with pytest.raises(DataError, match="Renumber them from 0.*or add class_names"):
-        image_arrays(npz(tmp_path, x=pixels(6, 5, 4), y=y), "train")
+        read_image_arrays(npz(tmp_path, x=pixels(6, 5, 4), y=y), "train")
 
 
 @pytest.mark.parametrize(
     ("y", "message"),
     [
-        ([0, 1, 0, 1, 0], "6 images in x .* need as many labels, y has 5"),
+        ([0, 1, 0, 1, 0], "6 images x in .* need as many labels, y in .* has 5"),
         ([0, 1, -1, 1, 0, 1], "must not be negative, got -1"),
         ([0, 0, 0, 0, 0, 0], "one class only: '0'; a classifier needs at least two"),
         (["a"] * 6, "one class only: 'a'"),
@@ -627,26 +628,26 @@ def test_numbers_with_gaps_are_refused(tmp_path, y):
 )
 def test_labels_that_are_refused(tmp_path, y, message):
     with pytest.raises(DataError, match=message):
-        image_arrays(npz(tmp_path, x=pixels(6, 5, 4), y=y), "train")
+        read_image_arrays(npz(tmp_path, x=pixels(6, 5, 4), y=y), "train")
 
 
 def test_test_arrays_must_fit(tmp_path):
     x = pixels(6, 5, 4)
     with pytest.raises(DataError, match="images of one shape"):
-        image_arrays(npz(tmp_path, x=x, y=Y, x_test=pixels(6, 4, 5), y_test=Y), "train")
+        read_image_arrays(npz(tmp_path, x=x, y=Y, x_test=pixels(6, 4, 5), y_test=Y), "train")
     with pytest.raises(DataError, match="y_test .* must be in 0 … 2"):
-        image_arrays(npz(tmp_path, x=x, y=Y, x_test=x, y_test=Y + 1), "train")
+        read_image_arrays(npz(tmp_path, x=x, y=Y, x_test=x, y_test=Y + 1), "train")
     with pytest.raises(DataError, match="no array 'y_test'; found: x, x_test, y"):
-        image_arrays(npz(tmp_path, x=x, y=Y, x_test=x), "train")
+        read_image_arrays(npz(tmp_path, x=x, y=Y, x_test=x), "train")
 
 
 def test_missing_arrays_are_listed(tmp_path):
     with pytest.raises(DataError, match="no array 'x'; found: images, y"):
-        image_arrays(npz(tmp_path, images=pixels(6, 5, 4), y=Y), "train")
+        read_image_arrays(npz(tmp_path, images=pixels(6, 5, 4), y=Y), "train")
     with pytest.raises(DataError, match="no array 'y'; found: x"):
-        image_arrays(npz(tmp_path, x=pixels(6, 5, 4)), "train")
+        read_image_arrays(npz(tmp_path, x=pixels(6, 5, 4)), "train")
     with pytest.raises(DataError, match="holds no images"):
-        image_arrays(npz(tmp_path, x=pixels(0, 5, 4), y=Y[:0]), "train")
+        read_image_arrays(npz(tmp_path, x=pixels(0, 5, 4), y=Y[:0]), "train")
 
 
 def test_files_that_are_no_npz(tmp_path):
@@ -654,18 +655,18 @@ def test_files_that_are_no_npz(tmp_path):
     for content in (pickle.dumps({"x": 1}), b"", b"PK\x03\x04 and nothing more", b"text"):
         path.write_bytes(content)
         with pytest.raises(DataError, match=r"is not an .npz file of arrays.*np.savez"):
-            image_arrays(path, "train")
+            read_image_arrays(path, "train")
     with path.open("wb") as file:
         np.save(file, pixels(6, 5, 4))
     with pytest.raises(DataError, match="is a single array"):
-        image_arrays(path, "train")
+        read_image_arrays(path, "train")
     with pytest.raises(DataError, match="there is no file .*absent.npz"):
-        image_arrays(tmp_path / "absent.npz", "train")
+        read_image_arrays(tmp_path / "absent.npz", "train")
 
 
 def test_unknown_split_of_arrays(tmp_path):
     with pytest.raises(DataError, match="train or test, got 'all'"):
-        image_arrays(npz(tmp_path, x=pixels(6, 5, 4), y=Y), "all")
+        read_image_arrays(npz(tmp_path, x=pixels(6, 5, 4), y=Y), "all")
 
 
 def test_missing_libraries_are_named(tmp_path, monkeypatch):
@@ -673,12 +674,12 @@ def test_missing_libraries_are_named(tmp_path, monkeypatch):
     path = npz(tmp_path, x=pixels(6, 5, 4), y=Y)
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(DataError, match="pip install pillow"):
-        image_folder(tmp_path / "images", "train")
+        read_image_folder(tmp_path / "images", "train")
     with pytest.raises(DataError, match="pip install pillow"):
         read_image(tmp_path / "images" / "cat" / "00.png", (1, 6, 8))
     monkeypatch.setitem(sys.modules, "numpy", None)
     with pytest.raises(DataError, match="pip install numpy"):
-        image_arrays(path, "train")
+        read_image_arrays(path, "train")
 
 
 class Harmful:
@@ -697,7 +698,7 @@ def test_nothing_is_unpickled(tmp_path):
     harmful = Harmful(mark)
     path.write_bytes(pickle.dumps(harmful))
     with pytest.raises(DataError, match="pickles are not opened"):
-        image_arrays(path, "train")
+        read_image_arrays(path, "train")
     with pytest.raises(DataError, match="refused"):
-        image_arrays(npz(tmp_path, x=np.array([harmful] * 6), y=Y), "train")
+        read_image_arrays(npz(tmp_path, x=np.array([harmful] * 6), y=Y), "train")
     assert not mark.exists()

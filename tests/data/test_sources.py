@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchcaps.data.batches import EvaluationBatches, TrainingBatches
-from torchcaps.data.datasets.mnist import mnist_mini
-from torchcaps.data.images import Images, ImageSet, placed
+from torchcaps.data.datasets.mnist import MNISTMini
+from torchcaps.data.images import Images, ImageSet, place
 from torchcaps.data.options import DataOptions
 from torchcaps.data.randomness import Stream, random_bits, random_integers, random_uniform, sub_seed
-from torchcaps.data.sources import DATA_SETS, evaluation_source, load_images, training_sources
+from torchcaps.data.registry import make_image_dataset
+from torchcaps.data.sources import evaluation_source, training_sources
 from torchcaps.data.splits import validation_cut
 from torchcaps.data.synthetic.composed import AffineDigits, MultiDigits, ShiftedDigits
 from torchcaps.errors import DataError
@@ -22,6 +23,10 @@ def some_images(count=60, side=9, classes=3, channels=1):
     generator = torch.Generator().manual_seed(0)
     images = torch.randint(1, 256, (count, channels, side, side), generator=generator, dtype=torch.uint8)
     return ImageSet(images, torch.arange(count) % classes, tuple(f"c{k}" for k in range(classes)))
+
+
+def sources_of(options, seed):
+    return training_sources(make_image_dataset(options), options, seed)
 
 
 SOURCES = {
@@ -39,7 +44,7 @@ def test_a_batch_depends_on_indices_and_seed_alone(name):
     source = SOURCES[name]()
     indices = torch.tensor([5, 17, 3, 40])
     together = source.batch(indices, 7)
-    assert together.inputs.shape == (4, *source.image_shape)
+    assert together.inputs.shape == (4, *source.input_shape)
     assert together.inputs.dtype == torch.float32
     assert 0 <= float(together.inputs.min()) <= float(together.inputs.max()) <= 1
     for row, index in enumerate(indices):
@@ -52,13 +57,13 @@ def test_a_batch_depends_on_indices_and_seed_alone(name):
 
 def test_placed_is_a_shift_with_black_border():
     image = torch.arange(1, 10, dtype=torch.uint8).view(1, 1, 3, 3)
-    down_right = placed(image, torch.tensor([[1, 1]]), (3, 3))
+    down_right = place(image, torch.tensor([[1, 1]]), (3, 3))
     assert down_right[0, 0].tolist() == [[0, 0, 0], [0, 1, 2], [0, 4, 5]]
-    up = placed(image, torch.tensor([[-2, 0]]), (3, 3))
+    up = place(image, torch.tensor([[-2, 0]]), (3, 3))
     assert up[0, 0].tolist() == [[7, 8, 9], [0, 0, 0], [0, 0, 0]]
-    far = placed(image, torch.tensor([[9, 0]]), (3, 3))
+    far = place(image, torch.tensor([[9, 0]]), (3, 3))
     assert not far.any()
-    canvas = placed(image, torch.tensor([[0, 0]]), (5, 7))
+    canvas = place(image, torch.tensor([[0, 0]]), (5, 7))
     assert torch.equal(canvas[0, 0, 1:4, 2:5], image[0, 0])
     assert int(canvas.sum()) == int(image.sum())
 
@@ -108,7 +113,7 @@ def test_uniform_numbers_are_uniform_and_uncorrelated():
 
 
 def test_two_digits_are_of_different_classes_and_sum_to_the_image():
-    source = MultiDigits(mnist_mini("test"))
+    source = MultiDigits(MNISTMini().load("test"))
     batch = source.batch(torch.arange(1000), 3)
     assert batch.inputs.shape == (1000, 1, 36, 36)
     assert batch.targets.shape == (1000, 2, 1, 36, 36)
@@ -127,7 +132,7 @@ def test_two_digits_need_two_classes():
 def test_affine_without_any_transformation_is_the_centred_digit():
     data = some_images()
     still = AffineDigits(data, canvas=15, shift=0, rotation=0, shear=0, scale=(1, 1))
-    expected = placed(data.images[:5], torch.zeros(5, 2, dtype=torch.long), (15, 15)).float() / 255
+    expected = place(data.images[:5], torch.zeros(5, 2, dtype=torch.long), (15, 15)).float() / 255
     assert torch.allclose(still.batch(torch.arange(5), 1).inputs, expected, atol=1e-5)
 
 
@@ -137,7 +142,7 @@ def test_affine_rotation_is_a_rotation():
     quarter = torch.tensor([[[0.0, 1.0, 0.0], [-1.0, 0.0, 0.0]]])
     source.matrices = lambda indices, seed: quarter.expand(len(indices), -1, -1)  # type: ignore[method-assign]
     turned = source.batch(torch.arange(1), 0).inputs[0, 0]
-    upright = placed(data.images[:1], torch.zeros(1, 2, dtype=torch.long), (15, 15))[0, 0].float() / 255
+    upright = place(data.images[:1], torch.zeros(1, 2, dtype=torch.long), (15, 15))[0, 0].float() / 255
     assert any(torch.allclose(turned, upright.rot90(k), atol=1e-4) for k in (1, 3))
 
 
@@ -202,13 +207,9 @@ def test_validation_is_cut_by_seed_from_every_class():
 @pytest.mark.parametrize("name", ["mnist-mini", "multi-mnist", "affine-mnist"])
 def test_training_never_reads_the_test_images(name, monkeypatch):
     asked = []
-    original = type(DATA_SETS["mnist-mini"]).load
-    monkeypatch.setattr(
-        type(DATA_SETS["mnist-mini"]),
-        "load",
-        lambda self, split, **kw: asked.append(split) or original(self, split, **kw),
-    )
-    train, validation = training_sources(DataOptions(name=name), seed=0)
+    original = MNISTMini.load
+    monkeypatch.setattr(MNISTMini, "load", lambda self, split, *rest: asked.append(split) or original(self, split))
+    train, validation = sources_of(DataOptions(name=name), seed=0)
     next(iter(TrainingBatches(train, 4, 0)))
     assert validation is not None
     next(iter(EvaluationBatches(validation)))
@@ -216,16 +217,18 @@ def test_training_never_reads_the_test_images(name, monkeypatch):
 
 
 def test_validation_and_test_images_are_not_augmented():
-    _, validation = training_sources(DataOptions(), seed=0)
-    test = evaluation_source(DataOptions())
+    _, validation = sources_of(DataOptions(), seed=0)
+    test = evaluation_source(MNISTMini())
     for source in (validation, test):
         assert isinstance(source, Images)
         assert source.shift == 0
-    assert torch.equal((test.batch(torch.arange(5), 1).inputs * 255).round().byte(), mnist_mini("test").images[:5])
+    assert torch.equal(
+        (test.batch(torch.arange(5), 1).inputs * 255).round().byte(), MNISTMini().load("test").images[:5]
+    )
 
 
 def test_the_embedded_digits():
-    train, test = mnist_mini("train"), mnist_mini("test")
+    train, test = MNISTMini().load("train"), MNISTMini().load("test")
     assert (len(train), len(test)) == (5000, 1000)
     assert train.image_shape == (1, 28, 28)
     assert int(train.labels.bincount().min()) > 440
@@ -255,16 +258,19 @@ def test_sets_that_do_not_fit_together_are_refused():
     [
         (DataOptions(name="mnits"), "Did you mean 'mnist'"),
         (DataOptions(name="no/where"), "no such folder or .npz"),
-        (DataOptions(name="multi-mnist", base="cifar10"), "must be one of"),
+        (
+            DataOptions(name="multi-mnist", options={"base": "cifar10"}),
+            "base must be mnist-mini or mnist or fashion-mnist, got 'cifar10'",
+        ),
     ],
 )
 def test_unknown_data_is_refused_with_a_hint(options, words):
     with pytest.raises(DataError, match=words):
-        load_images(options, "train")
+        make_image_dataset(options)
 
 
 def test_the_loader_is_never_the_bottleneck():
-    batches = TrainingBatches(Images(mnist_mini("train"), shift=2), 128, seed=0)
+    batches = TrainingBatches(Images(MNISTMini().load("train"), shift=2), 128, seed=0)
     best = 0.0
     for _ in range(5):
         start = time.perf_counter()

@@ -7,7 +7,7 @@ import torch
 
 from torchcaps.data.datasets.small_norb import CATEGORIES, FAMILIAR_AZIMUTHS, FAMILIAR_ELEVATIONS
 from torchcaps.data.synthetic import rendering
-from torchcaps.data.synthetic.rendering import Light, box, ellipsoid, fitted, limb, render
+from torchcaps.data.synthetic.rendering import Light, box, ellipsoid, fit_body, limb, render
 from torchcaps.data.synthetic.viewpoints import (
     AZIMUTHS,
     BACKGROUND,
@@ -16,10 +16,9 @@ from torchcaps.data.synthetic.viewpoints import (
     INSTANCES,
     LIGHTS,
     RADIUS,
+    Viewpoints,
     instance_body,
     render_instances,
-    viewpoints,
-    viewpoints_info,
 )
 from torchcaps.errors import DataError
 
@@ -133,7 +132,7 @@ def test_lambert_shading():
 
 
 def test_fitted_bodies_touch_the_sphere():
-    body = fitted([box((3, 1, 2), (2, 1, 0.5), taper=0.5), limb((0, 0, 0), (1, 1, 4), 0.2)], 0.9)
+    body = fit_body([box((3, 1, 2), (2, 1, 0.5), taper=0.5), limb((0, 0, 0), (1, 1, 4), 0.2)], 0.9)
     points = rendering.outline(body)
     assert points.norm(dim=1).max().item() == pytest.approx(0.9)
     torch.testing.assert_close(points.amin(0), -points.amax(0))
@@ -188,7 +187,7 @@ def test_sizes_and_names(monkeypatch):
     counts = {}
     for protocol, splits in (("instance", 2), ("azimuth", 3), ("elevation", 3)):
         for split in ("train", "test", "familiar")[:splits]:
-            data = viewpoints(split, protocol=protocol)
+            data = Viewpoints(protocol=protocol).load(split)
             counts[protocol, split] = len(data)
             assert data.class_names == CATEGORIES
             assert data.labels.bincount().tolist() == [len(data) // 5] * 5
@@ -211,12 +210,12 @@ def test_sizes_and_names(monkeypatch):
 
 
 def test_info_says_how_each_image_was_made():
-    info = viewpoints_info("test")
+    info = Viewpoints().load_info("test")
     assert info.shape == (24300, 4)
     assert len(info[::5].unique(dim=0)) == 24300 // 5
     for column, values in enumerate([INSTANCES["test"], range(9), range(0, 36, 2), range(6)]):
         assert info[:, column].unique().tolist() == list(values)
-    assert set(viewpoints_info("train")[:, 0].tolist()).isdisjoint(info[:, 0].tolist())
+    assert set(Viewpoints().load_info("train")[:, 0].tolist()).isdisjoint(info[:, 0].tolist())
     for index in (0, 4321, 24299):
         instance, elevation, azimuth, light = info[index].tolist()
         few = render_instances((instance,), (10 * azimuth,), (ELEVATIONS[elevation],))
@@ -230,8 +229,8 @@ def test_a_split_is_the_same_twice_and_the_part_of_the_whole_that_info_says(monk
     monkeypatch.setattr("torchcaps.data.synthetic.viewpoints.INSTANCES", {"train": (4,), "test": (0,)})
     monkeypatch.setattr("torchcaps.data.synthetic.viewpoints.AZIMUTHS", (0, 160, 300))
     monkeypatch.setattr("torchcaps.data.synthetic.viewpoints.ELEVATIONS", (30, 35, 40, 45))
-    info, whole = viewpoints_info("test"), viewpoints("test")
-    assert torch.equal(whole.images, viewpoints("test").images)
+    info, whole = Viewpoints().load_info("test"), Viewpoints().load("test")
+    assert torch.equal(whole.images, Viewpoints().load("test").images)
     known = {
         "azimuth": torch.isin(10 * info[:, 2], torch.tensor(FAMILIAR_AZIMUTHS)),
         "elevation": torch.isin(info[:, 1], torch.tensor(FAMILIAR_ELEVATIONS)),
@@ -239,15 +238,15 @@ def test_a_split_is_the_same_twice_and_the_part_of_the_whole_that_info_says(monk
     for protocol, mask in known.items():
         assert 0 < mask.sum() < len(mask)
         for split, chosen in (("familiar", mask), ("test", ~mask)):
-            data = viewpoints(split, protocol=protocol)
+            data = Viewpoints(protocol=protocol).load(split)
             assert torch.equal(data.images, whole.images[chosen])
             assert torch.equal(data.labels, whole.labels[chosen])
 
 
 def test_unknown_protocol_and_split():
     with pytest.raises(DataError, match="viewpoints has the protocols instance, azimuth, elevation, not 'lighting'"):
-        viewpoints("train", protocol="lighting")
+        Viewpoints(protocol="lighting").load("train")
     with pytest.raises(DataError, match="viewpoints has the splits train, test for the protocol instance, not 'valid'"):
-        viewpoints("valid")
+        Viewpoints().load("valid")
     with pytest.raises(DataError, match="familiar is a split of the protocols azimuth and elevation"):
-        viewpoints_info("familiar")
+        Viewpoints().load_info("familiar")

@@ -192,7 +192,7 @@ def test_the_data_folder_of_the_training_can_be_replaced(tmp_path):
 
 def test_a_model_of_words_is_refused_with_another_way(tmp_path):
     (tmp_path / "words").mkdir()
-    words = Vocabulary.of([["good", "bad"]])
+    words = Vocabulary.from_texts([["good", "bad"]])
     spec = TextSpec("text-cnn", len(words), 8, ("bad", "good"), {"filters": 4}, 20)
     save_weights(tmp_path / "words" / "weights.safetensors", spec.build(), spec)
     write_vocabulary(tmp_path / "words", words)

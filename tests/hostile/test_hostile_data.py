@@ -15,10 +15,10 @@ from watching import CANARY, assert_sentence, watched
 
 from torchcaps.data.datasets.small_norb import read_matrix
 from torchcaps.data.idx import read_idx
-from torchcaps.data.image_folder import image_arrays
+from torchcaps.data.image_arrays import read_image_arrays
 from torchcaps.data.options import DataOptions
 from torchcaps.data.sources import training_sources
-from torchcaps.data.text.files import text_file
+from torchcaps.data.text.files import read_text_file
 from torchcaps.data.text.sets import read_content
 from torchcaps.data.text.vectors import word_vectors
 from torchcaps.data.text.vocabulary import Vocabulary
@@ -167,16 +167,16 @@ TEXTS = {
 @pytest.mark.parametrize(("file", "name"), [(file, name) for file in TEXTS for name in TEXTS[file]])
 def test_texts(file, name, tmp_path, canary):
     (tmp_path / file).write_bytes(TEXTS[file][name])
-    refuses(lambda: text_file(tmp_path / file, "train"), tmp_path)
+    refuses(lambda: read_text_file(tmp_path / file, "train"), tmp_path)
 
 
 READERS = {
     "idx.gz": lambda path: read_idx(path, 3),
     "norb.gz": read_matrix,
     "lines.gz": read_content,
-    "own.csv": lambda path: text_file(path, "train"),
-    "own.jsonl": lambda path: text_file(path, "train"),
-    "own.npz": lambda path: image_arrays(path, "train"),
+    "own.csv": lambda path: read_text_file(path, "train"),
+    "own.jsonl": lambda path: read_text_file(path, "train"),
+    "own.npz": lambda path: read_image_arrays(path, "train"),
     "vectors.txt": lambda path: word_vectors(path, WORDS),
     "vectors.npz": lambda path: word_vectors(path, WORDS),
     "vocabulary.txt": Vocabulary.load,

@@ -13,8 +13,8 @@ from PIL import Image
 from watching import assert_sentence, watched
 
 from torchcaps.data import picture_files
-from torchcaps.data.image_folder import image_folder, read_image
-from torchcaps.data.pictures import UnreadableError, smaller
+from torchcaps.data.image_folder import read_image_folder
+from torchcaps.data.pictures import UnreadableError, read_image, smaller
 from torchcaps.errors import DataError
 from torchcaps.explorer.handwriting import placed_as_digit
 from torchcaps.explorer.uploads import read_upload
@@ -121,7 +121,7 @@ def test_in_a_folder(tmp_path, name):
         (tmp_path / place).write_bytes(SMALL)
     (tmp_path / "a" / "3.png").write_bytes(CASES[name][0]())
     with watched(tmp_path):
-        own = image_folder(tmp_path, "train", unreadable="skip")
+        own = read_image_folder(tmp_path, "train", unreadable="skip")
     assert 2 <= len(own.data.labels) <= 4
 
 
@@ -173,7 +173,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("data", BROKEN.values(), ids=BROKEN)
 def test_broken_remarks_turn_nothing(data):
-    assert picture_files.turned(data) is None
+    assert picture_files.read_turn(data) is None
 
 
 def test_colours_of_a_jpeg_file_stay(tmp_path):

@@ -198,7 +198,7 @@ class AugmentedImages(PreparedImages):
         augmentation: what is random; no shift with a crop.
     """
 
-    def __init__(self, data: ImageSet, preparation: Preparation, augmentation: Augmentation) -> None:
+    def __init__(self, data: ImageSet, preparation: Preparation, augmentation: Augmentation = Augmentation()) -> None:
         super().__init__(data, preparation, augmentation.shift, augmentation.mirror)
         self.augmentation = augmentation
 

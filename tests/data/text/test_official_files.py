@@ -5,9 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from torchcaps.data.datasets.text_benchmarks import BENCHMARKS, text_set
+from torchcaps.data.dataset import Files
+from torchcaps.data.registry import dataset_class
 from torchcaps.data.text.vectors import word_vectors
 from torchcaps.data.text.vocabulary import Vocabulary
+
+
+def text_set(name, split, data_dir=None, *, lower=None, **options):
+    return dataset_class(name)(**options).load(split, Files(data_dir), lower=lower)
+
 
 DATA = Path(os.environ["TORCHCAPS_DATA"]) if os.environ.get("TORCHCAPS_DATA") else None
 pytestmark = pytest.mark.skipif(
@@ -19,7 +25,7 @@ VECTORS = "wordvectors/glove.6B.100d.subset.npz"
 
 
 def require(name):
-    files = [DATA / "text" / file for file in BENCHMARKS[name].files.values()]
+    files = [DATA / "text" / file for file in dataset_class(name).files_by_split.values()]
     if not all(file.is_file() or file.with_name(f"{file.name}.gz").is_file() for file in files):
         pytest.skip(f"the files of {name} are not in text/ of TORCHCAPS_DATA")
 
@@ -59,7 +65,7 @@ def test_reuters_classes_all_occur():
 def test_most_words_have_a_glove_vector():
     if not (DATA / VECTORS).is_file():
         pytest.skip(f"{VECTORS} is not in TORCHCAPS_DATA")
-    vocabulary = Vocabulary.of(text_set("mr-mini", "train").texts)
+    vocabulary = Vocabulary.from_texts(text_set("mr-mini", "train").texts)
     vectors, found = word_vectors(DATA / VECTORS, vocabulary, dim=100)
     assert vectors.shape == (len(vocabulary), 100)
     assert found > 0.9 * len(vocabulary)

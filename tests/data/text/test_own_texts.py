@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from torchcaps.data.text.files import text_file
+from torchcaps.data.text.files import read_text_file
 from torchcaps.errors import DataError
 
 ROWS = [(f"sentence {index}, so", ["ham", "spam", "ham"][index % 3]) for index in range(15)]
@@ -39,14 +39,14 @@ def write(path, content):
 )
 def test_one_file_gives_a_fifth_of_each_class_to_the_test(tmp_path, name, content):
     path = write(tmp_path / name, content)
-    train, test = (text_file(path, split) for split in ("train", "test"))
+    train, test = (read_text_file(path, split) for split in ("train", "test"))
     assert train.class_names == test.class_names == ("ham", "spam")
     assert (train.labels.bincount().tolist(), test.labels.bincount().tolist()) == ([8, 4], [2, 1])
     expected = {("sentence", str(index), ",", "so"): ROWS[index][1] for index in range(15)}
     for data in (train, test):
         assert [expected.pop(text) for text in data.texts] == [data.class_names[label] for label in data.labels]
     assert not expected
-    assert text_file(path, "test").texts == test.texts
+    assert read_text_file(path, "test").texts == test.texts
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl"])
@@ -54,42 +54,42 @@ def test_a_folder_has_the_splits(tmp_path, suffix):
     write_rows = as_jsonl if suffix == ".jsonl" else as_csv
     write(tmp_path / f"train{suffix}", write_rows([("a", "x"), ("b", "y"), ("c", "x")]))
     write(tmp_path / f"test{suffix}", write_rows([("d", "y")]))
-    assert text_file(tmp_path, "train").texts == (("a",), ("b",), ("c",))
-    test = text_file(tmp_path, "test")
+    assert read_text_file(tmp_path, "train").texts == (("a",), ("b",), ("c",))
+    test = read_text_file(tmp_path, "test")
     assert (test.texts, test.labels.tolist(), test.class_names) == ((("d",),), [1], ("x", "y"))
 
 
 def test_other_columns_and_quoted_line_breaks(tmp_path):
     path = write(tmp_path / "a.csv", 'class;review\nx;"one, ""two""\nthree"\ny;b\nx;c\ny;d\n')
-    train = text_file(path, "train", text_column="review", label_column="class")
-    test = text_file(path, "test", text_column="review", label_column="class")
+    train = read_text_file(path, "train", text_column="review", label_column="class")
+    test = read_text_file(path, "test", text_column="review", label_column="class")
     assert {("one", ",", "two", "three"), ("b",), ("c",), ("d",)} == {*train.texts, *test.texts}
 
 
 def test_class_names_that_are_given(tmp_path):
     path = write(tmp_path / "a.csv", as_csv([("a", "x"), ("b", "x")]))
-    assert text_file(path, "train", class_names=("z", "y", "x")).labels.tolist() == [2]
+    assert read_text_file(path, "train", class_names=("z", "y", "x")).labels.tolist() == [2]
     with pytest.raises(DataError, match="does not know: x; known are z, y"):
-        text_file(path, "train", class_names=("z", "y"))
+        read_text_file(path, "train", class_names=("z", "y"))
     with pytest.raises(DataError, match="two or more different"):
-        text_file(path, "train", class_names=("x", "x"))
+        read_text_file(path, "train", class_names=("x", "x"))
 
 
 def test_numbers_as_labels_are_sorted_as_numbers(tmp_path):
     rows = [("a", 10), ("b", 2), ("c", 10), ("d", -1)]
     path = write(tmp_path / "a.jsonl", as_jsonl(rows))
-    assert text_file(path, "train").class_names == ("-1", "2", "10")
+    assert read_text_file(path, "train").class_names == ("-1", "2", "10")
     path = write(tmp_path / "b.jsonl", as_jsonl([("a", True), ("b", False), ("c", True)]))
-    assert text_file(path, "train").class_names == ("false", "true")
+    assert read_text_file(path, "train").class_names == ("false", "true")
 
 
 def test_empty_sentences_are_kept(tmp_path):
     path = write(tmp_path / "train.csv", 'text,label\n"",x\n...,y\n')
     write(tmp_path / "test.csv", "text,label\n,x\n")
-    assert text_file(tmp_path, "train").texts == ((), ())
-    assert text_file(tmp_path, "test").texts == ((),)
+    assert read_text_file(tmp_path, "train").texts == ((), ())
+    assert read_text_file(tmp_path, "test").texts == ((),)
     with pytest.raises(DataError, match="one text per class"):
-        text_file(path, "test")
+        read_text_file(path, "test")
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_empty_sentences_are_kept(tmp_path):
 def test_csv_that_is_refused(tmp_path, content, message):
     path = write(tmp_path / "a.csv", content)
     with pytest.raises(DataError, match=message):
-        text_file(path, "train")
+        read_text_file(path, "train")
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_csv_that_is_refused(tmp_path, content, message):
 def test_json_lines_that_are_refused(tmp_path, line, message):
     path = write(tmp_path / "a.jsonl", '{"text": "a", "label": "x"}\n' + line + "\n")
     with pytest.raises(DataError, match=message):
-        text_file(path, "train")
+        read_text_file(path, "train")
 
 
 def test_a_class_that_training_never_had(tmp_path):
@@ -141,21 +141,21 @@ def test_a_class_that_training_never_had(tmp_path):
     write(tmp_path / "test.csv", as_csv([("c", "z")]))
     for split in ("train", "test"):
         with pytest.raises(DataError, match="the test file has classes that training does not know: z; known are x, y"):
-            text_file(tmp_path, split)
+            read_text_file(tmp_path, split)
 
 
 def test_paths_and_splits_that_are_refused(tmp_path):
     with pytest.raises(DataError, match="there is no file or folder .*nothing.csv"):
-        text_file(tmp_path / "nothing.csv", "train")
+        read_text_file(tmp_path / "nothing.csv", "train")
     with pytest.raises(DataError, match="must end in .csv, .tsv, .jsonl"):
-        text_file(write(tmp_path / "a.xlsx", "text,label"), "train")
+        read_text_file(write(tmp_path / "a.xlsx", "text,label"), "train")
     with pytest.raises(DataError, match="one file train.csv, .tsv or .jsonl, there is none"):
-        text_file(tmp_path, "train")
+        read_text_file(tmp_path, "train")
     write(tmp_path / "train.csv", as_csv(ROWS))
     with pytest.raises(DataError, match="one file test.csv, .tsv or .jsonl, there is none. A single file"):
-        text_file(tmp_path, "train")
+        read_text_file(tmp_path, "train")
     write(tmp_path / "train.jsonl", as_jsonl(ROWS))
     with pytest.raises(DataError, match="found train.csv and train.jsonl"):
-        text_file(tmp_path, "train")
+        read_text_file(tmp_path, "train")
     with pytest.raises(DataError, match="train or test, got 'valid'"):
-        text_file(tmp_path, "valid")
+        read_text_file(tmp_path, "valid")

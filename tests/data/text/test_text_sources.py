@@ -3,16 +3,27 @@
 import pytest
 import torch
 
+from torchcaps.data.dataset import Files
 from torchcaps.data.options import DataOptions, TextOptions
+from torchcaps.data.registry import find_dataset, make_text_dataset
+from torchcaps.data.sources import text_sources
+from torchcaps.data.text import texts as texts_module
 from torchcaps.data.text.sets import TextSet
-from torchcaps.data.text.texts import Texts, initial_vectors, is_text, load_texts, text_sources
+from torchcaps.data.text.texts import Texts
+from torchcaps.data.text.vectors import initial_vectors
 from torchcaps.data.text.vocabulary import Vocabulary
 from torchcaps.errors import DataError
 
 
-def texts(*lengths, longest=400):
+def sources_of(options, text, seed):
+    return text_sources(make_text_dataset(options), options, text, seed, Files(options.dir))
+
+
+def texts(*lengths, max_length=400):
     words = [tuple(f"w{n % 7}" for n in range(length)) for length in lengths]
-    return Texts(TextSet(tuple(words), torch.arange(len(words)) % 2, ("a", "b")), Vocabulary.of(words), longest)
+    return Texts(
+        TextSet(tuple(words), torch.arange(len(words)) % 2, ("a", "b")), Vocabulary.from_texts(words), max_length
+    )
 
 
 def test_a_batch_is_padded_to_its_longest_text():
@@ -28,13 +39,13 @@ def test_a_batch_is_padded_to_its_longest_text():
 
 
 def test_long_texts_are_cut():
-    assert texts(10, 3, longest=4).lengths.tolist() == [4, 3]
+    assert texts(10, 3, max_length=4).lengths.tolist() == [4, 3]
     with pytest.raises(DataError, match="at least 1"):
-        texts(3, longest=0)
+        texts(3, max_length=0)
 
 
 def test_parts_for_evaluation_hold_every_text_once_and_little_padding(monkeypatch):
-    monkeypatch.setattr(sources, "MOST_NUMBERS", 40)
+    monkeypatch.setattr(texts_module, "MOST_TOKENS", 40)
     source = texts(9, 1, 100, 2, 9, 9, 9, 9, 2, 3)
     parts = source.evaluation_parts(torch.arange(10), 500)
     assert sorted(torch.cat(list(parts)).tolist()) == list(range(10))
@@ -48,21 +59,21 @@ def test_names_and_files_that_are_text(tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "train.jsonl").write_text("{}")
     for name in ("mr-mini", "reuters8", "own.csv", "own.TSV", "a/b.jsonl", str(tmp_path / "folder")):
-        assert is_text(name)
-    for name in ("mnist", "photos", "own.npz", str(tmp_path)):
-        assert not is_text(name)
+        assert find_dataset(name).kind == "texts"
+    for name in ("mnist", "own.npz", str(tmp_path)):
+        assert find_dataset(name).kind == "images"
 
 
 def test_validation_texts_are_not_in_the_vocabulary():
-    source, validation = text_sources(DataOptions(name="mr-mini", validation=0.1), TextOptions(), seed=3)
+    source, validation = sources_of(DataOptions(name="mr-mini", validation=0.1), TextOptions(), seed=3)
     assert len(source) == 3600
     assert validation is not None
     assert len(validation) == 400
     assert set(source.vocabulary.words) == {word for text in source.data.texts for word in text}
-    assert (validation.numbers == 1).any(), "some of its words are unknown"
-    again, _ = text_sources(DataOptions(name="mr-mini", validation=0.1), TextOptions(), seed=3)
-    assert torch.equal(again.numbers, source.numbers)
-    whole, none = text_sources(DataOptions(name="mr-mini", validation=0.0), TextOptions(most_words=50), seed=3)
+    assert (validation.token_ids == 1).any(), "some of its words are unknown"
+    again, _ = sources_of(DataOptions(name="mr-mini", validation=0.1), TextOptions(), seed=3)
+    assert torch.equal(again.token_ids, source.token_ids)
+    whole, none = sources_of(DataOptions(name="mr-mini", validation=0.0), TextOptions(max_words=50), seed=3)
     assert none is None
     assert len(whole.vocabulary.words) == 50
 
@@ -73,7 +84,7 @@ def test_sst_has_validation_texts_of_its_own(tmp_path):
         lines = [f"{n % 2} {split} text {n}" for n in range(count)]
         (tmp_path / "text" / f"stsa.binary.{split}").write_text("\n".join(lines))
     options = DataOptions(name="sst2", dir=str(tmp_path), validation=0.5)
-    train, validation = text_sources(options, TextOptions(), seed=0)
+    train, validation = sources_of(options, TextOptions(), seed=0)
     assert (len(train), len(validation)) == (6, 4)
     assert "dev" not in train.vocabulary.words
 
@@ -91,7 +102,7 @@ def test_reuters8_is_cut_as_described(tmp_path):
     write("train", ["earn"], ["acq"], ["wheat"], ["earn", "acq"], ["grain", "wheat"])
     write("test", ["earn"], ["ship", "crude"], ["ship", "corn"])
     options = DataOptions(name="reuters8", dir=str(tmp_path))
-    train, test = (load_texts(options, TextOptions(), split) for split in ("train", "test"))
+    train, test = (make_text_dataset(options).load(split, Files(options.dir)) for split in ("train", "test"))
     assert train.labels.sum(dim=1).tolist() == [1, 1]
     named = [{name for name, on in zip(test.class_names, row, strict=True) if on} for row in test.labels.tolist()]
     assert named == [{"earn", "acq"}, {"ship", "crude"}], "those of both files, and no label but the eight"

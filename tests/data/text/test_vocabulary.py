@@ -9,42 +9,42 @@ TEXTS = [("b", "a", "c"), ("c", "b"), ("c", "é"), ()]
 
 
 def test_frequent_words_come_first_then_alphabetically():
-    assert Vocabulary.of(TEXTS).words == ("c", "b", "a", "é")
-    assert Vocabulary.of(TEXTS, least=2).words == ("c", "b")
-    assert Vocabulary.of(TEXTS, most=3).words == ("c", "b", "a")
-    assert len(Vocabulary.of(TEXTS)) == 6
-    assert len(Vocabulary.of([])) == 2
+    assert Vocabulary.from_texts(TEXTS).words == ("c", "b", "a", "é")
+    assert Vocabulary.from_texts(TEXTS, min_count=2).words == ("c", "b")
+    assert Vocabulary.from_texts(TEXTS, max_words=3).words == ("c", "b", "a")
+    assert len(Vocabulary.from_texts(TEXTS)) == 6
+    assert len(Vocabulary.from_texts([])) == 2
 
 
-@pytest.mark.parametrize("wrong", [{"least": 0}, {"most": 0}])
+@pytest.mark.parametrize("wrong", [{"min_count": 0}, {"max_words": 0}])
 def test_limits_must_be_positive(wrong):
     with pytest.raises(ValueError, match="at least 1, got 0"):
-        Vocabulary.of(TEXTS, **wrong)
+        Vocabulary.from_texts(TEXTS, **wrong)
 
 
 def test_encode():
-    words = Vocabulary.of(TEXTS)
+    words = Vocabulary.from_texts(TEXTS)
     assert words.encode(("c", "a", "new", "é")) == [2, 4, UNKNOWN, 5]
     assert words.encode(()) == [UNKNOWN]
 
 
 def test_a_batch_is_padded_and_every_text_has_a_position():
-    ids = Vocabulary.of(TEXTS).encode_batch([("c", "b", "a"), (), ("new",), ("c", "c")])
+    ids = Vocabulary.from_texts(TEXTS).encode_batch([("c", "b", "a"), (), ("new",), ("c", "c")])
     assert ids.tolist() == [[2, 3, 4], [1, 0, 0], [1, 0, 0], [2, 2, 0]]
     assert bool((ids != PADDING).any(1).all())
 
 
 def test_a_batch_has_a_least_length():
-    words = Vocabulary.of(TEXTS)
-    assert words.encode_batch([("c",)], shortest=4).tolist() == [[2, 0, 0, 0]]
-    assert words.encode_batch([], shortest=4).shape == (0, 4)
-    with pytest.raises(ValueError, match="shortest must be at least 1"):
-        words.encode_batch([("c",)], shortest=0)
+    words = Vocabulary.from_texts(TEXTS)
+    assert words.encode_batch([("c",)], min_length=4).tolist() == [[2, 0, 0, 0]]
+    assert words.encode_batch([], min_length=4).shape == (0, 4)
+    with pytest.raises(ValueError, match="min_length must be at least 1"):
+        words.encode_batch([("c",)], min_length=0)
 
 
 @pytest.mark.parametrize("texts", [TEXTS, [], [("#", "\x00", "\ufeff", "😀", "torchcaps")]])
 def test_saved_and_loaded(tmp_path, texts):
-    words = Vocabulary.of(texts)
+    words = Vocabulary.from_texts(texts)
     words.save(tmp_path / "words.txt")
     assert Vocabulary.load(tmp_path / "words.txt") == words
 
@@ -80,4 +80,4 @@ def test_absent_file(tmp_path):
 @pytest.mark.parametrize("word", ["", "a b", "a\n", " "])
 def test_words_with_spaces_are_refused(word):
     with pytest.raises(DataError, match="no space among them"):
-        Vocabulary.of([("a", word)])
+        Vocabulary.from_texts([("a", word)])
