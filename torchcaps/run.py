@@ -33,6 +33,7 @@ from torchcaps.training.recipe import Recipe
 from torchcaps.training.recipes import recipe_from_file
 from torchcaps.training.runs import (
     WEIGHTS,
+    has_recipe,
     is_run_folder,
     load_model,
     new_run_folder,
@@ -277,12 +278,17 @@ def load(source: str | os.PathLike[str], device: Device = None) -> Run:
     path = Path(source)
     if os.fspath(source) in list_pretrained() and not is_run_folder(path):
         path = weights_path(os.fspath(source))
+    if not os.path.lexists(path):
+        shipped = ", ".join(list_pretrained())
+        raise RunError(f"{source} is not a run folder nor a weights file: it is not there. Shipped models: {shipped}.")
     run = _open(path)
     return run if device is None else run.to(device)
 
 
 def _open(path: Path, dataset: Dataset | None = None) -> Run:
-    recipe = read_run_recipe(path) if path.is_dir() else None
+    if path.is_dir() and not is_run_folder(path):
+        raise RunError(f"{path} is not a run folder: it has neither a recipe nor weights.")
+    recipe = read_run_recipe(path) if path.is_dir() and has_recipe(path) else None
     with torch.random.fork_rng(devices=[]):  # a new model draws weights, which the caller's numbers shall not feel
         model, spec = load_model(path)
     return Run(model, spec, recipe, path if path.is_dir() else None, dataset)

@@ -137,7 +137,7 @@ def test_resuming_after_an_interruption_is_exact(tiny_recipe, tmp_path, unbroken
     whole = unbroken()  # how often a checkpoint is written changes nothing
     (tmp_path / "broken").mkdir()
     monkeypatch.setattr(checkpoints.Checkpoints, "on_train_batch_end", interrupted)
-    with pytest.raises(checkpoints.Interrupted, match="--resume"):
+    with pytest.raises(checkpoints.Interrupted, match="can be resumed"):
         fit.train(tiny_recipe(), tmp_path / "broken")
     monkeypatch.undo()
     fit.train(tiny_recipe(), tmp_path / "broken", resume=True)

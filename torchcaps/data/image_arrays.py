@@ -181,11 +181,11 @@ def name_classes(labels: NDArray[Any], what: str, given: Sequence[str] | None = 
         what: the labels in a sentence, such as "y in own.npz".
         given: a name for every number.
     """
+    if given is not None:
+        return check_class_names(given, f"class_names for {what}")
     present = sorted(set(labels.tolist()))
     if len(present) == 1:
         check_class_names([str(present[0])], what)
-    if given is not None:
-        return check_class_names(given, f"class_names for {what}")
     if labels.dtype.kind == "U":
         return tuple(present)
     if present[0] >= 0 and present != list(range(len(present))):

@@ -130,10 +130,10 @@ def image_set(data: Any, class_names: Sequence[str] | None = None) -> ImageSet:
     else:
         raise DataError(f"images cannot be made of a {type(data).__name__}. {EXPECTED}")
     pixels, values = _to_array(images, "the images"), _to_labels(labels)
-    check_pair(Header(pixels.shape, pixels.dtype), Header(values.shape, values.dtype), "of the data", "the labels")
+    check_pair(Header(pixels.shape, pixels.dtype), Header(values.shape, values.dtype), "the data", "the labels")
     values = values.reshape(-1)
-    names = name_classes(values, "of the data", class_names)
-    return ImageSet(to_pixels(pixels, "the images"), number_labels(values, names, "of the data"), names)
+    names = name_classes(values, "the data", class_names)
+    return ImageSet(to_pixels(pixels, "the images"), number_labels(values, names, "the data"), names)
 
 
 def text_set(data: Any, class_names: Sequence[str] | None = None, lower: bool = True) -> TextSet:

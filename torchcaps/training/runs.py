@@ -213,9 +213,14 @@ def load_model(path: str | os.PathLike[str]) -> tuple[Model, ModelSpec]:
     return model.eval(), replace(spec, task=spec.task.read_files(place.parent))
 
 
+def has_recipe(folder: Path) -> bool:
+    """Whether a run folder says how it was trained; one that was saved from weights alone does not."""
+    return os.path.lexists(folder / RECIPE)
+
+
 def is_run_folder(path: Path) -> bool:
     """Whether a training has left its recipe or its weights here."""
-    return any((path / name).is_file() for name in (RECIPE, WEIGHTS))
+    return has_recipe(path) or os.path.lexists(path / WEIGHTS)
 
 
 def read_run_recipe(folder: str | os.PathLike[str], overrides: Mapping[str, Any] | None = None) -> Recipe:
