@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torchcaps.data.batches import EvaluationBatches
 from torchcaps.data.images import ImageSource
 from torchcaps.experiments.base import (
+    DYNAMIC,
     FULL,
     QUICK,
     Column,
@@ -24,6 +25,7 @@ from torchcaps.experiments.base import (
     for_each,
 )
 from torchcaps.experiments.measures import first_images, images_of
+from torchcaps.experiments.registry import register_experiment
 from torchcaps.models import create_model
 from torchcaps.training.runs import load_model
 
@@ -127,18 +129,19 @@ def _trials(setting: Setting) -> list[Trial]:
         trials.append(Trial(name, seed, {}, _untrained(iterations, longer, seed)))
     for name, keys, seed in for_each(
         {
-            "with backpropagation, 1 iteration": ("--model.options.routing.iterations=1",),
-            "with backpropagation, 3 iterations": (),
+            "with backpropagation, 1 iteration": {**DYNAMIC, "model.options.routing.iterations": 1},
+            "with backpropagation, 3 iterations": DYNAMIC,
         },
         setting.seeds,
     ):
-        run = setting.training(DATA, seed, "--model.options.routing.name=dynamic", *keys)
+        run = setting.training(DATA, seed, keys)
         trials.append(Trial(name, seed, {"run": run}, _trained))
     return trials
 
 
 EXPERIMENT = Experiment(
     name="routing-vs-backprop",
+    summary="routing alone on untrained weights, and with backpropagation, on Fashion-MNIST",
     title="Routing alone, and with backpropagation",
     question=(
         "Test accuracy on Fashion-MNIST of the longest class capsule; of the capsules named after the class that most "
@@ -155,3 +158,4 @@ EXPERIMENT = Experiment(
     budgets={"quick": QUICK, "full": FULL},
     trials=_trials,
 )
+register_experiment(EXPERIMENT)
