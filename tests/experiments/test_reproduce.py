@@ -13,12 +13,12 @@ from torchcaps.commands.reproduce import typed_for
 from torchcaps.experiments import get_experiment, list_experiments, register_experiment, registry
 from torchcaps.experiments.base import Budget, Column, Experiment, Setting, Trial
 from torchcaps.experiments.catalogue import clustering
-from torchcaps.experiments.catalogue.routing_vs_backprop import Seen, named_by_majority, probe_accuracy
+from torchcaps.experiments.catalogue.routing_vs_backprop import ClassPoses, named_by_majority, probe_accuracy
 from torchcaps.experiments.catalogue.routings import frozen_batches
 from torchcaps.experiments.memory import can_measure
 from torchcaps.experiments.plots import plot, published_number
 from torchcaps.experiments.run import csv_text, make_setting, reproduce
-from torchcaps.experiments.step_cost import Step, step_costs
+from torchcaps.experiments.step_cost import TrainingStep, step_costs
 from torchcaps.experiments.tables import body, cell, headings, markdown
 from torchcaps.experiments.trained import make_recipe, run_folder, trained
 from torchcaps.training.recipes import recipe_from_file
@@ -173,7 +173,7 @@ def test_numbers_are_kept_and_a_broken_run_goes_on(tmp_path):
 def test_capsules_named_by_their_majority():
     lengths = torch.eye(3)[[1, 1, 1, 2, 2, 0]]
     labels = torch.tensor([0, 0, 2, 1, 1, 2])
-    seen = Seen(torch.zeros(6, 4), lengths, labels)
+    seen = ClassPoses(torch.zeros(6, 4), lengths, labels)
     assert named_by_majority(seen, seen) == pytest.approx(5 / 6)  # one of the first three is not like the others
 
 
@@ -181,7 +181,7 @@ def test_a_linear_classifier_finds_what_is_linear_and_nothing_in_noise():
     generator = torch.Generator().manual_seed(0)
     poses = torch.randn(3000, 6, generator=generator)
     labels = (poses @ torch.randn(6, 3, generator=generator)).argmax(dim=1)
-    known, new = (Seen(poses[part], poses[part], labels[part]) for part in (slice(2000), slice(2000, None)))
+    known, new = (ClassPoses(poses[part], poses[part], labels[part]) for part in (slice(2000), slice(2000, None)))
     assert probe_accuracy(known, new) > 0.93
     noise = replace_poses(known, generator), replace_poses(new, generator)
     majority = float((new.labels == labels.mode().values).double().mean())
@@ -193,7 +193,10 @@ def replace_poses(seen, generator):
 
 
 def test_costs_of_a_step():
-    steps = {"small": Step("capsnet-small", {"decoder": False}), "CNN": Step("cnn-small", {}, "cross-entropy")}
+    steps = {
+        "small": TrainingStep("capsnet-small", {"decoder": False}),
+        "CNN": TrainingStep("cnn-small", {}, "cross-entropy"),
+    }
     ticks = []
     found = step_costs(steps, ticks.append, rounds=1, processes=1)
     assert found["CNN"]["parameters"] == 300_941

@@ -44,7 +44,7 @@ ALONE = {
 """Iterations, and what the votes' lengths are multiplied by: as they are drawn, they are too short to be routed."""
 
 
-class Seen(NamedTuple):
+class ClassPoses(NamedTuple):
     """What the class capsules say about images: poses ``[N, J·D]``, lengths ``[N, J]`` and the labels ``[N]``."""
 
     poses: Tensor
@@ -52,7 +52,7 @@ class Seen(NamedTuple):
     labels: Tensor
 
 
-def class_capsules(model: nn.Module, source: ImageSource, context: Context) -> Seen:
+def class_capsules(model: nn.Module, source: ImageSource, context: Context) -> ClassPoses:
     """The class capsules of all images."""
     tick = context.progress("looking", len(source))
     poses, lengths, labels = [], [], []
@@ -63,10 +63,10 @@ def class_capsules(model: nn.Module, source: ImageSource, context: Context) -> S
             lengths.append(capsules.activation)
             labels.append(batch.labels)
             tick(len(batch.labels))
-    return Seen(torch.cat(poses), torch.cat(lengths), torch.cat(labels))
+    return ClassPoses(torch.cat(poses), torch.cat(lengths), torch.cat(labels))
 
 
-def named_by_majority(known: Seen, seen: Seen) -> float:
+def named_by_majority(known: ClassPoses, seen: ClassPoses) -> float:
     """Accuracy if every capsule is named by the class of most of the known images for which it is the longest.
 
     Routing without training cannot know which capsule should stand for which class; this asks whether it puts images
@@ -81,7 +81,7 @@ def named_by_majority(known: Seen, seen: Seen) -> float:
     return float((names[seen.lengths.argmax(dim=1)] == seen.labels).double().mean())
 
 
-def probe_accuracy(known: Seen, seen: Seen) -> float:
+def probe_accuracy(known: ClassPoses, seen: ClassPoses) -> float:
     """Accuracy of a linear classifier on the poses, fitted to the known images by ridge regression."""
     mean, deviation = known.poses.double().mean(dim=0), known.poses.double().std(dim=0).clamp_min(1e-12)
 

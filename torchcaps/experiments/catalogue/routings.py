@@ -23,7 +23,7 @@ from torchcaps.experiments.base import (
 )
 from torchcaps.experiments.measures import affine_error, error_of_run
 from torchcaps.experiments.registry import register_experiment
-from torchcaps.experiments.step_cost import PROCESSES, ROUNDS, Step, step_costs
+from torchcaps.experiments.step_cost import PROCESSES, ROUNDS, TrainingStep, step_costs
 
 ROUTINGS = ("dynamic", "optimized", "kmeans", "em", "uniform", "random", "frozen")
 LOSSES = {"em": "spread", CNN: "cross-entropy"}  # with the margin loss EM does not learn in so few steps
@@ -70,7 +70,9 @@ def _model(setting: Setting, variant: str) -> str:
 
 def _together(context: Context) -> Mapping[str, Numbers]:
     steps = {
-        name: Step(_model(context.setting, name), {} if name == CNN else {"routing": name}, LOSSES.get(name, "margin"))
+        name: TrainingStep(
+            _model(context.setting, name), {} if name == CNN else {"routing": name}, LOSSES.get(name, "margin")
+        )
         for name in (*ROUTINGS, CNN)
     }
     return step_costs(steps, context.progress("timing", len(steps) * (ROUNDS + PROCESSES)))
