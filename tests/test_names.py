@@ -2,8 +2,10 @@
 
 import ast
 import importlib
+import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -153,3 +155,47 @@ def test_a_missing_extra_is_named_with_what_to_type():
     )
     sentence = 'True this needs {!r}, which is not installed: pip install "torchcaps[{}]"'
     assert done.stdout.splitlines() == ["mnist 0", *(sentence.format(*missing) for _, *missing in USES)], done.stderr
+
+
+# ---------------------------------------------------------------- names of classes, modules and options
+
+PACKAGE = Path(torchcaps.__file__).parent
+SHARED_CLASSES = {"Drawing", "Panel", "Routing", "Step", "Subject"}
+"""Classes that still have a namesake: to be emptied."""
+SHARED_MODULES = {"words.py"}
+"""Modules whose name says too little to be there twice, and that still are: to be emptied."""
+SPEAK_COMMAND_LINE = {
+    "analysis/charts.py", "analysis/coloured.py", "analysis/explain/cases.py", "analysis/explain/report.py",
+    "analysis/explain/routing.py", "analysis/pages.py", "data/batches.py", "data/own.py", "data/preparation.py",
+    "data/sources.py", "data/splits.py", "data/text/sources.py", "training/callbacks.py", "training/checkpoints.py",
+    "training/evaluation.py", "training/fit.py", "training/recipes.py", "training/runs.py", "training/specs.py",
+}  # fmt: skip
+"""Modules that still name options as the command line spells them, or colours as CSS does: to be emptied."""
+OPTION = re.compile(r"(?<![\w-])--[a-z]")
+PIP = re.compile(r"pip install [^`.]*")
+
+
+def sources():
+    for path in sorted(PACKAGE.rglob("*.py")):
+        yield path.relative_to(PACKAGE).as_posix(), path.read_text(encoding="utf-8")
+
+
+def test_no_two_public_classes_have_the_same_name():
+    names = Counter(
+        node.name
+        for _, text in sources()
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert {name for name, count in names.items() if count > 1} <= SHARED_CLASSES
+
+
+def test_no_two_modules_are_called_words():
+    names = Counter(Path(name).name for name, _ in sources())
+    assert {name for name in ("words.py", "utils.py") if names[name] > 1} <= SHARED_MODULES
+
+
+def test_only_the_commands_speak_command_line():
+    """In no text, docstring or comment: an error names an option as Python does, the command adds how it is typed."""
+    speaking = {name for name, text in sources() if OPTION.search(PIP.sub("", text))}
+    assert {name for name in speaking if not name.startswith("commands/") and name != "cli.py"} <= SPEAK_COMMAND_LINE

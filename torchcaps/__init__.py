@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from torchcaps.routing import list_routings, register_routing
     from torchcaps.run import Prediction, Run, fit, load
 
-# Names are imported when they are first used, so that `torchcaps --help` need not wait for torch.
+# Names are imported when they are first used, so that the help of the command need not wait for torch.
 _HOMES = {
     "Capsules": "torchcaps.capsules",
     "CapsuleConv1d": "torchcaps.layers",

@@ -1,31 +1,35 @@
 """Experiments: what is run, what is kept, and what the tables say."""
 
 import json
+import shlex
+from functools import partial
 
 import pytest
 import torch
 from PIL import Image
 
 from torchcaps.cli import _run, guarded
-from torchcaps.experiments import clustering, get_experiment, list_experiments
+from torchcaps.commands.reproduce import typed_for
+from torchcaps.experiments import get_experiment, list_experiments, register_experiment, registry
 from torchcaps.experiments.base import Budget, Column, Experiment, Setting, Trial
+from torchcaps.experiments.catalogue import clustering
+from torchcaps.experiments.catalogue.routing_vs_backprop import ClassPoses, named_by_majority, probe_accuracy
+from torchcaps.experiments.catalogue.routings import frozen_batches
 from torchcaps.experiments.memory import can_measure
 from torchcaps.experiments.plots import plot, published_number
-from torchcaps.experiments.routing_vs_backprop import Seen, named_by_majority, probe_accuracy
-from torchcaps.experiments.routings import frozen_batches
 from torchcaps.experiments.run import csv_text, make_setting, reproduce
-from torchcaps.experiments.step_cost import Step, step_costs
+from torchcaps.experiments.step_cost import TrainingStep, step_costs
 from torchcaps.experiments.tables import body, cell, headings, markdown
-from torchcaps.experiments.trained import run_folder, trained
+from torchcaps.experiments.trained import make_recipe, run_folder, trained
 from torchcaps.training.recipes import recipe_from_file
 from torchcaps.training.runs import load_model
 
-SMALL = ("--training.batch_size=64", "--data.validation=0.9")
+SMALL = {"training.batch_size": 64, "data.validation": 0.9}
 
 
 def experiment_of(trials, **options):
     columns = (Column("error", "error, %", published={"a": "1.5 ± 0.2"}), Column("time", "ms", digits=1, once=True))
-    values = {"name": "squashes", "title": "T", "question": "Q.", "credit": "C.", "columns": columns}
+    values = {"name": "squashes", "summary": "S", "title": "T", "question": "Q.", "credit": "C.", "columns": columns}
     return Experiment(**{**values, "budgets": {"quick": Budget(SMALL)}, "trials": trials, **options})
 
 
@@ -42,7 +46,7 @@ def test_every_training_of_every_experiment_is_a_recipe_that_can_be(name, budget
     assert len(set(per_seed[0])) == len(per_seed[0])
     for trial in trials[: len(per_seed[0])]:
         for training in trial.trainings.values():
-            recipe = recipe_from_file(training.recipe, training.keys)
+            recipe = make_recipe(training)
             assert recipe.training.seed == trial.seed
             assert recipe.data.validation == 0, "nothing is chosen, so nothing is kept aside"
             assert "mnist-mini" in (recipe.data.name, recipe.data.base)
@@ -57,7 +61,33 @@ def test_variants_differ_in_what_they_say():
     ):  # fmt: skip
         experiment = get_experiment(name)
         trials = experiment.trials(make_setting(experiment, seeds=(0,)))
-        assert {key(recipe_from_file(t.recipe, t.keys)) for one in trials for t in one.trainings.values()} == values
+        assert {key(make_recipe(t)) for one in trials for t in one.trainings.values()} == values
+
+
+def test_what_is_typed_for_a_training_gives_its_recipe():
+    for name in ("components", "routings"):
+        experiment = get_experiment(name)
+        setting = make_setting(experiment, seeds=(3,), data="fashion-mnist", epochs=2)
+        for trial in experiment.trials(setting):
+            noted = typed_for(experiment, setting, trial)
+            ending = "--budget quick --seeds 3 --data fashion-mnist --epochs 2"
+            assert noted["command"] == f"torchcaps reproduce {name} {ending}"
+            for typed, training in zip(noted["trained_by"].split("; "), trial.trainings.values(), strict=True):
+                assert typed.startswith("torchcaps train ")
+                recipe, *overrides = shlex.split(typed)[2:]
+                assert recipe_from_file(recipe, overrides) == make_recipe(training)
+
+
+def test_an_experiment_registers_itself_once(monkeypatch):
+    assert list(list_experiments()) == sorted(list_experiments())
+    monkeypatch.setattr(registry, "_experiments", dict(registry._experiments))
+    own = experiment_of(lambda setting: [], name="own")
+    assert register_experiment(own) is own
+    assert get_experiment("own") is own
+    assert list_experiments()["own"] == "S"
+    for name in ("own", "routings"):
+        with pytest.raises(ValueError, match=f"an experiment named '{name}' is already registered; choose another"):
+            register_experiment(experiment_of(lambda setting: [], name=name))
 
 
 def test_experiments_share_the_runs_that_are_the_same(tmp_path):
@@ -78,7 +108,7 @@ def test_a_training_is_done_once_and_begun_again_after_a_break(tmp_path):
     assert trained(training, tmp_path) == folder
     assert (folder / "weights.safetensors").stat().st_mtime_ns == weights
     assert load_model(folder)[1].name == "capsnet-small"
-    assert training.command.startswith("torchcaps train mnist --model.name=capsnet-small")
+    assert str(training).startswith("mnist model.name=capsnet-small training.batch_size=64")
 
     other = setting.training("mnist", 1)
     place = run_folder(other, tmp_path)
@@ -111,14 +141,15 @@ def test_numbers_are_kept_and_a_broken_run_goes_on(tmp_path):
         reproduce(experiment, setting, tmp_path)
     broken["at"] = None
     said = []
-    rows = reproduce(experiment, setting, tmp_path, said.append)
+    rows = reproduce(experiment, setting, tmp_path, said.append, note=partial(typed_for, experiment, setting))
     assert calls == [0, 1, 10, 11]
     assert [row["error"] for row in rows] == ["0.00", "1.00", "10.00", "11.00"]
     assert said[0] == "1/4 a, seed 0: error, % 0.00"
     assert rows[2]["command"] == "torchcaps reproduce squashes --budget quick --seeds 1"
     assert csv_text(rows).splitlines()[0].startswith("variant,seed,budget,epochs,data,error,time,")
     longer = make_setting(experiment, seeds=(0,), epochs=2)
-    assert reproduce(experiment, longer, tmp_path)[0]["command"].endswith("--epochs 2")
+    noted = partial(typed_for, experiment, longer)
+    assert reproduce(experiment, longer, tmp_path, note=noted)[0]["command"].endswith("--epochs 2")
     assert calls == [0, 1, 10, 11, 0, 1], "another budget is another experiment"
 
     reproduce(experiment, setting, tmp_path, again=True)
@@ -142,7 +173,7 @@ def test_numbers_are_kept_and_a_broken_run_goes_on(tmp_path):
 def test_capsules_named_by_their_majority():
     lengths = torch.eye(3)[[1, 1, 1, 2, 2, 0]]
     labels = torch.tensor([0, 0, 2, 1, 1, 2])
-    seen = Seen(torch.zeros(6, 4), lengths, labels)
+    seen = ClassPoses(torch.zeros(6, 4), lengths, labels)
     assert named_by_majority(seen, seen) == pytest.approx(5 / 6)  # one of the first three is not like the others
 
 
@@ -150,7 +181,7 @@ def test_a_linear_classifier_finds_what_is_linear_and_nothing_in_noise():
     generator = torch.Generator().manual_seed(0)
     poses = torch.randn(3000, 6, generator=generator)
     labels = (poses @ torch.randn(6, 3, generator=generator)).argmax(dim=1)
-    known, new = (Seen(poses[part], poses[part], labels[part]) for part in (slice(2000), slice(2000, None)))
+    known, new = (ClassPoses(poses[part], poses[part], labels[part]) for part in (slice(2000), slice(2000, None)))
     assert probe_accuracy(known, new) > 0.93
     noise = replace_poses(known, generator), replace_poses(new, generator)
     majority = float((new.labels == labels.mode().values).double().mean())
@@ -162,7 +193,10 @@ def replace_poses(seen, generator):
 
 
 def test_costs_of_a_step():
-    steps = {"small": Step("capsnet-small", {"decoder": False}), "CNN": Step("cnn-small", {}, "cross-entropy")}
+    steps = {
+        "small": TrainingStep("capsnet-small", {"decoder": False}),
+        "CNN": TrainingStep("cnn-small", {}, "cross-entropy"),
+    }
     ticks = []
     found = step_costs(steps, ticks.append, rounds=1, processes=1)
     assert found["CNN"]["parameters"] == 300_941
@@ -212,4 +246,4 @@ def test_couplings_are_frozen_before_the_end(data, epochs, expected):
     setting = make_setting(get_experiment("routings"), data=data, epochs=epochs, seeds=(0,))
     assert frozen_batches(setting) == expected
     (trial,) = [trial for trial in get_experiment("routings").trials(setting) if trial.variant == "frozen"]
-    assert f"--model.options.routing.after={expected}" in trial.trainings["run"].keys
+    assert trial.trainings["run"].keys["model.options.routing.after"] == expected

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from torchcaps.commands.base import Command, CommandError, say, user_errors
 
 if TYPE_CHECKING:
-    from torchcaps.experiments.base import Experiment, Setting
+    from torchcaps.experiments.base import Experiment, Setting, Trial
     from torchcaps.experiments.run import Row
 
 EXAMPLES = """  torchcaps reproduce --list
@@ -68,7 +70,8 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     try:
         tell = None if arguments.json else say
-        rows = reproduce(experiment, setting, folder, tell, sys.stderr.isatty(), arguments.again)
+        note = functools.partial(typed_for, experiment, setting)
+        rows = reproduce(experiment, setting, folder, tell, sys.stderr.isatty(), arguments.again, note)
     except (Interrupted, KeyboardInterrupt) as stop:
         raise CommandError("stopped; the same command goes on from here.", code=130) from stop
     except TrainingStopped as stop:
@@ -99,6 +102,22 @@ def _setting(arguments: argparse.Namespace, experiment: Experiment) -> Setting:
     if any(not 0 <= seed < 2**31 for seed in seeds):
         raise CommandError(f"--seeds are numbers from 0 to 2^31, got {' '.join(map(str, seeds))}.")
     return make_setting(experiment, arguments.budget, seeds, arguments.data, arguments.data_dir, arguments.epochs)
+
+
+def typed_for(experiment: Experiment, setting: Setting, trial: Trial) -> Row:
+    """What a user would type for the row of a trial, and for each of its trainings."""
+    from torchcaps.experiments.base import key_text
+
+    words = ["torchcaps", "reproduce", experiment.name, "--budget", setting.budget_name, "--seeds", str(trial.seed)]
+    if setting.data:
+        words += ["--data", setting.data]
+    if experiment.budgets[setting.budget_name].epochs != setting.budget.epochs:
+        words += ["--epochs", str(setting.budget.epochs)]
+    trainings = [
+        ["torchcaps", "train", one.recipe, *(f"--{key}={key_text(value)}" for key, value in one.keys.items())]
+        for one in trial.trainings.values()
+    ]
+    return {"command": shlex.join(words), "trained_by": "; ".join(map(shlex.join, trainings))}
 
 
 def _write(experiment: Experiment, rows: list[Row], name: Path) -> list[Path]:

@@ -1,35 +1,5 @@
-"""The experiments that `torchcaps reproduce` runs, by name."""
+"""The experiments that `torchcaps reproduce` runs, by name, and those that a user registers."""
 
-from __future__ import annotations
+from torchcaps.experiments.registry import get_experiment, list_experiments, register_experiment
 
-import importlib
-from typing import TYPE_CHECKING
-
-from torchcaps.checks import require_choice
-
-if TYPE_CHECKING:
-    from torchcaps.experiments.base import Experiment
-
-SUMMARIES = {
-    "routing-reconstruction": "iterations 1 and 3, with and without reconstruction, on MNIST and MultiMNIST",
-    "routing-vs-backprop": "routing alone on untrained weights, and with backpropagation, on Fashion-MNIST",
-    "routings": "every routing, and uniform, random and frozen coupling, on one trunk; accuracy, time, memory",
-    "components": "transform, routing, squash, margin loss, reconstruction taken out one by one",
-    "affine": "trained on shifted digits, tested on affine ones, beside a CNN",
-    "robustness": "FGSM, PGD and the one-pixel attack, beside a CNN",
-    "clustering": "soft k-means, Gaussian mixture, dynamic and optimised routing on the same points",
-    "squashes": "the kinds of squash",
-}
-
-
-def list_experiments() -> dict[str, str]:
-    """Names, each with a line on what is compared."""
-    return dict(SUMMARIES)
-
-
-def get_experiment(name: str) -> Experiment:
-    """An experiment by name; its module is imported when it is needed."""
-    require_choice("experiment", name, SUMMARIES)
-    module = importlib.import_module(f"torchcaps.experiments.{name.replace('-', '_')}")
-    experiment: Experiment = module.EXPERIMENT
-    return experiment
+__all__ = ["get_experiment", "list_experiments", "register_experiment"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +12,8 @@ from torchcaps.data.options import DataOptions
 from torchcaps.progress import Progress
 
 Numbers = dict[str, float]
+Keys = Mapping[str, Any]
+"""Keys of a recipe with what to set them to, such as ``{"optimizer.lr": 0.003}``."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class Budget:
         seeds: that are run unless others are asked for.
     """
 
-    keys: tuple[str, ...] = ()
+    keys: Keys = field(default_factory=dict)
     epochs: int = 1
     model: str = "capsnet-small"
     cnn: str = "cnn-small"
@@ -38,16 +40,16 @@ class Budget:
 # One pass over the data: a first answer within minutes per training on two cores. The same settings for every variant;
 # batch size and rate were chosen on validation images of MultiMNIST with dynamic routing.
 BATCH = 64
-SMALL = (
-    "--optimizer.schedule=one-cycle",
-    "--optimizer.lr=0.003",
-    f"--training.batch_size={BATCH}",
-    "--data.validation=0",
-)
+SMALL = {
+    "optimizer.schedule": "one-cycle",
+    "optimizer.lr": 0.003,
+    "training.batch_size": BATCH,
+    "data.validation": 0,
+}
 QUICK = Budget(SMALL, images=500)
 FULL = Budget(SMALL, epochs=20)
 PAPER = Budget(
-    ("--optimizer.schedule=decay", "--optimizer.lr=0.001", "--data.validation=0"),
+    {"optimizer.schedule": "decay", "optimizer.lr": 0.001, "data.validation": 0},
     epochs=50,
     model="capsnet",
     cnn="cnn-baseline",
@@ -71,12 +73,14 @@ class Setting:
             return DataOptions(name=name, options={"base": self.data or "mnist"}, dir=self.data_dir)
         return DataOptions(name=self.data or name, dir=self.data_dir)
 
-    def training(self, recipe: str, seed: int, *keys: str, model: str | None = None) -> Training:
+    def training(self, recipe: str, seed: int, keys: Keys | None = None, model: str | None = None) -> Training:
         """A run by a recipe of the package, with the budget's keys and those of a variant."""
         key = "data.options.base" if recipe in RECIPES_MADE else "data.name"
-        data = () if self.data is None else (f"--{key}={self.data}",)
-        common = (f"--model.name={model or self.budget.model}", *self.budget.keys, *data)
-        return Training(recipe, (*common, f"--epochs={self.budget.epochs}", f"--seed={seed}", *keys))
+        data = {} if self.data is None else {key: self.data}
+        common = {"model.name": model or self.budget.model, **self.budget.keys, **data}
+        return Training(
+            recipe, {**common, "training.epochs": self.budget.epochs, "training.seed": seed, **(keys or {})}
+        )
 
 
 RECIPES_MADE = ("multi-mnist", "affine-mnist")  # recipes whose images are made from others
@@ -87,12 +91,15 @@ class Training:
     """One run: a recipe's name and the keys that differ from it."""
 
     recipe: str
-    keys: tuple[str, ...]
+    keys: Keys
 
-    @property
-    def command(self) -> str:
-        """What a user would type for it."""
-        return shlex.join(["torchcaps", "train", self.recipe, *self.keys])
+    def __str__(self) -> str:
+        return " ".join([self.recipe, *(f"{key}={key_text(value)}" for key, value in self.keys.items())])
+
+
+def key_text(value: object) -> str:
+    """The value of a key in one line: texts as they are, all else as YAML and JSON spell it."""
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 @dataclass(frozen=True)
@@ -143,7 +150,8 @@ class Experiment:
     """A comparison.
 
     Args:
-        name: on the command line.
+        name: by which it is asked for.
+        summary: what is compared, in a line.
         title: of the table.
         question: what is asked, and how to read the answer.
         credit: whose experiment, and where the published numbers are from.
@@ -156,6 +164,7 @@ class Experiment:
     """
 
     name: str
+    summary: str
     title: str
     question: str
     credit: str
@@ -168,17 +177,19 @@ class Experiment:
 
 
 CAPSULES, CNN = "capsules", "CNN"
+DYNAMIC: Keys = {"model.options.routing.name": "dynamic"}
+CROSS_ENTROPY: Keys = {"loss.kind": "cross-entropy"}
 
 
 def beside_a_cnn(setting: Setting, recipe: str, measure: Measure) -> list[Trial]:
     """Trials of the two: capsules with dynamic routing and the margin loss, the CNN with cross-entropy."""
     kinds = {
-        CAPSULES: (setting.budget.model, "--model.options.routing.name=dynamic"),
-        CNN: (setting.budget.cnn, "--loss.kind=cross-entropy"),
+        CAPSULES: (setting.budget.model, DYNAMIC),
+        CNN: (setting.budget.cnn, CROSS_ENTROPY),
     }
     return [
-        Trial(name, seed, {"run": setting.training(recipe, seed, key, model=model)}, measure)
-        for name, (model, key), seed in for_each(kinds, setting.seeds)
+        Trial(name, seed, {"run": setting.training(recipe, seed, keys, model)}, measure)
+        for name, (model, keys), seed in for_each(kinds, setting.seeds)
     ]
 
 

@@ -44,6 +44,7 @@ def reproduce(
     say: Say | None = None,
     bar: bool = False,
     again: bool = False,
+    note: Callable[[Trial], Row] | None = None,
 ) -> list[Row]:
     """Train and measure all variants; returns the rows of the CSV, one per variant and seed.
 
@@ -54,6 +55,7 @@ def reproduce(
         say: receives lines of text for the user.
         bar: show progress bars.
         again: measure again what has been measured, for instance after a change of the code; runs are kept.
+        note: last columns of the row of a trial; not given: by which recipes and keys it was trained.
     """
     trials = experiment.trials(setting)
     measured: list[tuple[Trial, Numbers]] = []
@@ -70,7 +72,8 @@ def reproduce(
             say(f"{number}/{len(trials)} {trial.variant}, seed {trial.seed}: {text}")
         measured.append((trial, numbers))
     together = _together(experiment, Context(setting, bars() if bar else silent), folder, again)
-    return [_row(experiment, setting, t, {**n, **together.get(t.variant, {})}) for t, n in measured]
+    note = note or _trained_by
+    return [_row(experiment, setting, t, {**n, **together.get(t.variant, {})}) | note(t) for t, n in measured]
 
 
 def _measured(trial: Trial, setting: Setting, folder: Path, bar: bool) -> Numbers:
@@ -121,10 +124,6 @@ def output_name(experiment: Experiment, setting: Setting) -> str:
 
 
 def _row(experiment: Experiment, setting: Setting, trial: Trial, numbers: Numbers) -> Row:
-    data = f" --data {setting.data}" if setting.data else ""
-    own = experiment.budgets[setting.budget_name].epochs != setting.budget.epochs
-    epochs = f" --epochs {setting.budget.epochs}" if own else ""
-    command = f"torchcaps reproduce {experiment.name} --budget {setting.budget_name} --seeds {trial.seed}{data}{epochs}"
     shown = {c.key: f"{numbers[c.key]:.{c.digits}f}" if c.key in numbers else "" for c in experiment.columns}
     seconds = numbers.get("training_seconds")
     return {
@@ -136,9 +135,11 @@ def _row(experiment: Experiment, setting: Setting, trial: Trial, numbers: Number
         **shown,
         "training_seconds": "" if seconds is None else f"{seconds:.0f}",
         "version": __version__,
-        "command": command,
-        "trained_by": "; ".join(training.command for training in trial.trainings.values()),
     }
+
+
+def _trained_by(trial: Trial) -> Row:
+    return {"trained_by": "; ".join(map(str, trial.trainings.values()))}
 
 
 def csv_text(rows: list[Row]) -> str:

@@ -24,7 +24,7 @@ ROUNDS, PROCESSES = 15, 3
 WARMING_UP = 2
 
 
-class Step(NamedTuple):
+class TrainingStep(NamedTuple):
     """A model's name and options, and its loss."""
 
     model: str
@@ -48,7 +48,7 @@ class Step(NamedTuple):
 
 
 def step_costs(
-    steps: Mapping[str, Step], tick: Ticks | None = None, rounds: int = ROUNDS, processes: int = PROCESSES
+    steps: Mapping[str, TrainingStep], tick: Ticks | None = None, rounds: int = ROUNDS, processes: int = PROCESSES
 ) -> dict[str, Numbers]:
     """Median time of a step, the models taking turns, median of its peak memory, and the parameters; by name."""
     made = {name: step.make() for name, step in steps.items()}
@@ -81,12 +81,12 @@ def _tell(tick: Ticks | None) -> None:
         tick(1)
 
 
-def _in_a_process(step: Step) -> float:
+def _in_a_process(step: TrainingStep) -> float:
     arguments = [sys.executable, "-m", "torchcaps.experiments.step_cost", json.dumps(step)]
     return float(subprocess.check_output(arguments, text=True))
 
 
-def _own_peak(step: Step) -> float:
+def _own_peak(step: TrainingStep) -> float:
     """What the first step takes at its peak beyond what is there before it, in MB."""
     step.make(batch=1)[0]()  # code and threads are there
     first, _ = step.make()
@@ -95,4 +95,4 @@ def _own_peak(step: Step) -> float:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(str(_own_peak(Step(*json.loads(sys.argv[1])))))
+    sys.stdout.write(str(_own_peak(TrainingStep(*json.loads(sys.argv[1])))))

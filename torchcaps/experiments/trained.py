@@ -5,19 +5,23 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from torchcaps.experiments.base import Training
+from torchcaps.experiments.base import Training, key_text
 from torchcaps.training.fit import train
+from torchcaps.training.lock import wait_for_lock
 from torchcaps.training.recipe import Recipe
 from torchcaps.training.recipes import recipe_from_file
 from torchcaps.training.runs import CHECKPOINT
 from torchcaps.version import __version__
 
 SUMMARY = "summary.json"
+
+
+def make_recipe(training: Training) -> Recipe:
+    """The recipe of a training, with its keys."""
+    return recipe_from_file(training.recipe, [f"--{key}={key_text(value)}" for key, value in training.keys.items()])
 
 
 def digest(*parts: object) -> str:
@@ -36,34 +40,21 @@ def _digest(recipe: Recipe) -> str:
 
 def run_folder(training: Training, store: Path) -> Path:
     """Where the run of a training is kept."""
-    return store / f"{training.recipe}-{_digest(recipe_from_file(training.recipe, training.keys))}"
+    return store / f"{training.recipe}-{_digest(make_recipe(training))}"
 
 
 def trained(training: Training, store: Path, data_dir: str | None = None, bar: bool = False) -> Path:
     """The run folder of a training, which is done now if it is not there yet."""
     folder = run_folder(training, store)
     store.mkdir(parents=True, exist_ok=True)
-    with _alone(folder.with_suffix(".lock")):
+    with wait_for_lock(folder.with_suffix(".lock")):
         if not (folder / SUMMARY).is_file():
             _train(training, folder, data_dir, bar)
     return folder
 
 
-@contextmanager
-def _alone(lock: Path) -> Iterator[None]:
-    """Wait until no other process has the lock; where the system has none, go on without."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        yield
-        return
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
 def _train(training: Training, folder: Path, data_dir: str | None, bar: bool) -> None:
-    recipe = recipe_from_file(training.recipe, training.keys)
+    recipe = make_recipe(training)
     recipe.data.dir = data_dir
     resume = (folder / CHECKPOINT).is_file()
     if not resume:

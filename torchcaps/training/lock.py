@@ -12,13 +12,15 @@ import os
 import platform
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from torchcaps.errors import FileError, TorchcapsError
 from torchcaps.io import printable, read_json, require_inside
 
 LOCK = ".lock"
+SECONDS_BETWEEN = 0.2
+"""Between two looks at a lock that is waited for."""
 _FLAGS = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # no link elsewhere, no waiting pipe
 
 
@@ -63,6 +65,19 @@ def locked(folder: Path, say: Callable[[str], None] | None = None) -> Iterator[N
         yield
     finally:
         path.unlink(missing_ok=True)  # while it is held: nobody else's
+        os.close(handle)
+
+
+@contextmanager
+def wait_for_lock(path: Path) -> Iterator[None]:
+    """Hold the lock of a file, which is made; wait while another process has it. Without locks, go on without."""
+    handle = os.open(path, os.O_CREAT | _FLAGS, 0o666)
+    try:
+        with suppress(OSError):
+            while not _lock(handle):
+                time.sleep(SECONDS_BETWEEN)
+        yield
+    finally:
         os.close(handle)
 
 

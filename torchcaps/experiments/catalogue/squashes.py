@@ -5,8 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from torchcaps.experiments.base import FULL, QUICK, Column, Context, Experiment, Numbers, Setting, Trial, for_each
+from torchcaps.experiments.base import (
+    DYNAMIC,
+    FULL,
+    QUICK,
+    Column,
+    Context,
+    Experiment,
+    Keys,
+    Numbers,
+    Setting,
+    Trial,
+    for_each,
+)
 from torchcaps.experiments.measures import affine_error, error_of_run
+from torchcaps.experiments.registry import register_experiment
 
 PARTS_ONLY = "unit, of the parts only"
 KINDS = {
@@ -18,13 +31,13 @@ KINDS = {
 }
 
 
-def squash_keys(kind: str, wholes: str | None = None) -> tuple[str, ...]:
+def squash_keys(kind: str, wholes: str | None = None) -> Keys:
     """Keys for a kind of squash of parts and wholes; none for the one that is there anyway, so that runs are shared."""
     if kind == "sabour":
-        return ("--model.options.routing.name=dynamic",)
+        return DYNAMIC
     of_wholes = wholes or kind
-    routing = () if of_wholes == "sabour" else (f"--model.options.routing.squash={of_wholes}",)
-    return (f"--model.options.squash={kind}", "--model.options.routing.name=dynamic", *routing)
+    routing = {} if of_wholes == "sabour" else {"model.options.routing.squash": of_wholes}
+    return {"model.options.squash": kind, **DYNAMIC, **routing}
 
 
 def _measure(runs: Mapping[str, Path], context: Context) -> Numbers:
@@ -38,12 +51,13 @@ def _trials(setting: Setting) -> list[Trial]:
     trials = []
     for variant, kind, seed in for_each(KINDS, setting.seeds):
         keys = squash_keys(kind, "sabour" if variant == PARTS_ONLY else None)
-        trials.append(Trial(variant, seed, {"run": setting.training("mnist", seed, *keys)}, _measure))
+        trials.append(Trial(variant, seed, {"run": setting.training("mnist", seed, keys)}, _measure))
     return trials
 
 
 EXPERIMENT = Experiment(
     name="squashes",
+    summary="the kinds of squash",
     title="Kinds of squash",
     question=(
         "Test error on MNIST, and on affine versions of its test digits. A unit length says nothing about presence, so "
@@ -57,3 +71,4 @@ EXPERIMENT = Experiment(
     budgets={"quick": QUICK, "full": FULL},
     trials=_trials,
 )
+register_experiment(EXPERIMENT)

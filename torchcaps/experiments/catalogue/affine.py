@@ -20,6 +20,7 @@ from torchcaps.experiments.base import (
     beside_a_cnn,
 )
 from torchcaps.experiments.measures import error_of_run, error_percent, images_of
+from torchcaps.experiments.registry import register_experiment
 from torchcaps.training.runs import load_model
 
 
@@ -38,6 +39,7 @@ def _trials(setting: Setting) -> list[Trial]:
 
 EXPERIMENT = Experiment(
     name="affine",
+    summary="trained on shifted digits, tested on affine ones, beside a CNN",
     title="From shifted digits to affine ones",
     question=(
         "Test accuracy of networks that have seen digits shifted on a 40×40 canvas: on such digits (up to 6 pixels), "
@@ -55,3 +57,4 @@ EXPERIMENT = Experiment(
     budgets={"quick": QUICK, "full": FULL},
     trials=_trials,
 )
+register_experiment(EXPERIMENT)

@@ -10,6 +10,7 @@ import torch
 from torchcaps.analysis.attacks import fgsm, one_pixel, pgd, robust_accuracy
 from torchcaps.experiments.base import FULL, QUICK, Column, Context, Experiment, Numbers, Setting, Trial, beside_a_cnn
 from torchcaps.experiments.measures import first_images, images_of
+from torchcaps.experiments.registry import register_experiment
 from torchcaps.training.runs import load_model
 
 EPSILON = 0.1
@@ -48,6 +49,7 @@ def _trials(setting: Setting) -> list[Trial]:
 
 EXPERIMENT = Experiment(
     name="robustness",
+    summary="FGSM, PGD and the one-pixel attack, beside a CNN",
     title="Adversarial attacks",
     question=(
         f"Accuracy on MNIST test digits after an attack that may change every pixel by {EPSILON} (FGSM; PGD with "
@@ -69,3 +71,4 @@ EXPERIMENT = Experiment(
     budgets={"quick": QUICK, "full": FULL},
     trials=_trials,
 )
+register_experiment(EXPERIMENT)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torchcaps.data.batches import EvaluationBatches
 from torchcaps.data.images import ImageSource
 from torchcaps.experiments.base import (
+    DYNAMIC,
     FULL,
     QUICK,
     Column,
@@ -24,6 +25,7 @@ from torchcaps.experiments.base import (
     for_each,
 )
 from torchcaps.experiments.measures import first_images, images_of
+from torchcaps.experiments.registry import register_experiment
 from torchcaps.models import create_model
 from torchcaps.training.runs import load_model
 
@@ -42,7 +44,7 @@ ALONE = {
 """Iterations, and what the votes' lengths are multiplied by: as they are drawn, they are too short to be routed."""
 
 
-class Seen(NamedTuple):
+class ClassPoses(NamedTuple):
     """What the class capsules say about images: poses ``[N, J·D]``, lengths ``[N, J]`` and the labels ``[N]``."""
 
     poses: Tensor
@@ -50,7 +52,7 @@ class Seen(NamedTuple):
     labels: Tensor
 
 
-def class_capsules(model: nn.Module, source: ImageSource, context: Context) -> Seen:
+def class_capsules(model: nn.Module, source: ImageSource, context: Context) -> ClassPoses:
     """The class capsules of all images."""
     tick = context.progress("looking", len(source))
     poses, lengths, labels = [], [], []
@@ -61,10 +63,10 @@ def class_capsules(model: nn.Module, source: ImageSource, context: Context) -> S
             lengths.append(capsules.activation)
             labels.append(batch.labels)
             tick(len(batch.labels))
-    return Seen(torch.cat(poses), torch.cat(lengths), torch.cat(labels))
+    return ClassPoses(torch.cat(poses), torch.cat(lengths), torch.cat(labels))
 
 
-def named_by_majority(known: Seen, seen: Seen) -> float:
+def named_by_majority(known: ClassPoses, seen: ClassPoses) -> float:
     """Accuracy if every capsule is named by the class of most of the known images for which it is the longest.
 
     Routing without training cannot know which capsule should stand for which class; this asks whether it puts images
@@ -79,7 +81,7 @@ def named_by_majority(known: Seen, seen: Seen) -> float:
     return float((names[seen.lengths.argmax(dim=1)] == seen.labels).double().mean())
 
 
-def probe_accuracy(known: Seen, seen: Seen) -> float:
+def probe_accuracy(known: ClassPoses, seen: ClassPoses) -> float:
     """Accuracy of a linear classifier on the poses, fitted to the known images by ridge regression."""
     mean, deviation = known.poses.double().mean(dim=0), known.poses.double().std(dim=0).clamp_min(1e-12)
 
@@ -127,18 +129,19 @@ def _trials(setting: Setting) -> list[Trial]:
         trials.append(Trial(name, seed, {}, _untrained(iterations, longer, seed)))
     for name, keys, seed in for_each(
         {
-            "with backpropagation, 1 iteration": ("--model.options.routing.iterations=1",),
-            "with backpropagation, 3 iterations": (),
+            "with backpropagation, 1 iteration": {**DYNAMIC, "model.options.routing.iterations": 1},
+            "with backpropagation, 3 iterations": DYNAMIC,
         },
         setting.seeds,
     ):
-        run = setting.training(DATA, seed, "--model.options.routing.name=dynamic", *keys)
+        run = setting.training(DATA, seed, keys)
         trials.append(Trial(name, seed, {"run": run}, _trained))
     return trials
 
 
 EXPERIMENT = Experiment(
     name="routing-vs-backprop",
+    summary="routing alone on untrained weights, and with backpropagation, on Fashion-MNIST",
     title="Routing alone, and with backpropagation",
     question=(
         "Test accuracy on Fashion-MNIST of the longest class capsule; of the capsules named after the class that most "
@@ -155,3 +158,4 @@ EXPERIMENT = Experiment(
     budgets={"quick": QUICK, "full": FULL},
     trials=_trials,
 )
+register_experiment(EXPERIMENT)

@@ -5,23 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from torchcaps.experiments.base import (
     BATCH,
+    CNN,
     FULL,
     QUICK,
     Column,
     Context,
     Experiment,
+    Keys,
     Numbers,
     Setting,
     Trial,
     for_each,
 )
 from torchcaps.experiments.measures import affine_error, error_of_run
-from torchcaps.experiments.step_cost import PROCESSES, ROUNDS, Step, step_costs
+from torchcaps.experiments.registry import register_experiment
+from torchcaps.experiments.step_cost import PROCESSES, ROUNDS, TrainingStep, step_costs
 
-CNN = "CNN"
 ROUTINGS = ("dynamic", "optimized", "kmeans", "em", "uniform", "random", "frozen")
 LOSSES = {"em": "spread", CNN: "cross-entropy"}  # with the margin loss EM does not learn in so few steps
 FROZEN_AFTER = 0.48  # of all batches
@@ -34,14 +37,16 @@ def frozen_batches(setting: Setting) -> int:
     return max(1, round(FROZEN_AFTER * setting.budget.epochs * in_an_epoch))
 
 
-def _keys(name: str, seed: int, setting: Setting) -> tuple[str, ...]:
+def _keys(name: str, seed: int, setting: Setting) -> Keys:
     """What a variant changes; what is random about ``random`` is part of the seed."""
-    keys: tuple[str, ...] = () if name == CNN else (f"--model.options.routing.name={name}",)
+    keys: dict[str, Any] = {} if name == CNN else {"model.options.routing.name": name}
     if name == "random":
-        keys += (f"--model.options.routing.seed={seed}",)
+        keys["model.options.routing.seed"] = seed
     if name == "frozen":
-        keys += (f"--model.options.routing.after={frozen_batches(setting)}",)
-    return (*keys, f"--loss.kind={LOSSES[name]}") if name in LOSSES else keys
+        keys["model.options.routing.after"] = frozen_batches(setting)
+    if name in LOSSES:
+        keys["loss.kind"] = LOSSES[name]
+    return keys
 
 
 def _measure(runs: Mapping[str, Path], context: Context) -> Numbers:
@@ -54,7 +59,7 @@ def _measure(runs: Mapping[str, Path], context: Context) -> Numbers:
 def _trials(setting: Setting) -> list[Trial]:
     trials = []
     for name, _, seed in for_each(dict.fromkeys((*ROUTINGS, CNN)), setting.seeds):
-        run = setting.training("mnist", seed, *_keys(name, seed, setting), model=_model(setting, name))
+        run = setting.training("mnist", seed, _keys(name, seed, setting), _model(setting, name))
         trials.append(Trial(name, seed, {"run": run}, _measure))
     return trials
 
@@ -65,7 +70,9 @@ def _model(setting: Setting, variant: str) -> str:
 
 def _together(context: Context) -> Mapping[str, Numbers]:
     steps = {
-        name: Step(_model(context.setting, name), {} if name == CNN else {"routing": name}, LOSSES.get(name, "margin"))
+        name: TrainingStep(
+            _model(context.setting, name), {} if name == CNN else {"routing": name}, LOSSES.get(name, "margin")
+        )
         for name in (*ROUTINGS, CNN)
     }
     return step_costs(steps, context.progress("timing", len(steps) * (ROUNDS + PROCESSES)))
@@ -73,6 +80,7 @@ def _together(context: Context) -> Mapping[str, Numbers]:
 
 EXPERIMENT = Experiment(
     name="routings",
+    summary="every routing, and uniform, random and frozen coupling, on one trunk; accuracy, time, memory",
     title="Every routing on one trunk",
     question=(
         "Test accuracy on MNIST and on affine versions of its test digits; time of a training step of 128 digits, "
@@ -98,3 +106,4 @@ EXPERIMENT = Experiment(
     trials=_trials,
     together=_together,
 )
+register_experiment(EXPERIMENT)

@@ -5,18 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from torchcaps.experiments.base import FULL, QUICK, Column, Context, Experiment, Numbers, Setting, Trial, for_each
+from torchcaps.experiments.base import (
+    CROSS_ENTROPY,
+    DYNAMIC,
+    FULL,
+    QUICK,
+    Column,
+    Context,
+    Experiment,
+    Keys,
+    Numbers,
+    Setting,
+    Trial,
+    for_each,
+)
+from torchcaps.experiments.catalogue.squashes import squash_keys
 from torchcaps.experiments.measures import affine_error, error_of_run
-from torchcaps.experiments.squashes import squash_keys
+from torchcaps.experiments.registry import register_experiment
 
-DYNAMIC = "--model.options.routing.name=dynamic"
-VARIANTS = {
-    "all of them": (DYNAMIC,),
-    "one transform for all parts": (DYNAMIC, "--model.options.shared=true"),
-    "uniform coupling, no routing": ("--model.options.routing.name=uniform",),
+VARIANTS: dict[str, Keys] = {
+    "all of them": DYNAMIC,
+    "one transform for all parts": {**DYNAMIC, "model.options.shared": True},
+    "uniform coupling, no routing": {"model.options.routing.name": "uniform"},
     "no squash": squash_keys("none"),
-    "cross-entropy, no margin loss": (DYNAMIC, "--loss.kind=cross-entropy"),
-    "no reconstruction": (DYNAMIC, "--model.options.decoder=false"),
+    "cross-entropy, no margin loss": {**DYNAMIC, **CROSS_ENTROPY},
+    "no reconstruction": {**DYNAMIC, "model.options.decoder": False},
 }
 
 
@@ -32,8 +45,8 @@ def _trials(setting: Setting) -> list[Trial]:
     trials = []
     for variant, keys, seed in for_each(VARIANTS, setting.seeds):
         trainings = {
-            "digits": setting.training("mnist", seed, *keys),
-            "pairs": setting.training("multi-mnist", seed, *keys),
+            "digits": setting.training("mnist", seed, keys),
+            "pairs": setting.training("multi-mnist", seed, keys),
         }
         trials.append(Trial(variant, seed, trainings, _measure))
     return trials
@@ -41,6 +54,7 @@ def _trials(setting: Setting) -> list[Trial]:
 
 EXPERIMENT = Experiment(
     name="components",
+    summary="transform, routing, squash, margin loss, reconstruction taken out one by one",
     title="Components taken out one by one",
     question=(
         "Test error on MNIST (clean), on affine versions of its test digits (trained on small shifts only), "
@@ -61,3 +75,4 @@ EXPERIMENT = Experiment(
     budgets={"quick": QUICK, "full": FULL},
     trials=_trials,
 )
+register_experiment(EXPERIMENT)

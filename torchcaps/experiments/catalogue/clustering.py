@@ -9,6 +9,7 @@ from pathlib import Path
 
 from torchcaps.experiments.base import Budget, Column, Context, Experiment, Measure, Numbers, Setting, Trial, for_each
 from torchcaps.experiments.clusters import Clustered, cluster_all, make_lengths, make_points, write_animation
+from torchcaps.experiments.registry import register_experiment
 from torchcaps.io import write_atomically, write_text
 from torchcaps.version import __version__
 
@@ -46,7 +47,7 @@ def _extras(context: Context, folder: Path) -> list[Path]:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["seed", "iteration", *(result.name for result in results), "version", "command"])
-    command = f"torchcaps reproduce clustering --seeds {seed}"
+    command = "torchcaps reproduce clustering"
     for at, values in enumerate(zip(*(result.objective.tolist() for result in results), strict=True)):
         writer.writerow([seed, at, *(f"{value:.4f}" for value in values), __version__, command])
     table, film = folder / "clustering-objectives.csv", folder / "clustering.gif"
@@ -59,6 +60,7 @@ def _extras(context: Context, folder: Path) -> list[Path]:
 
 EXPERIMENT = Experiment(
     name="clustering",
+    summary="soft k-means, Gaussian mixture, dynamic and optimised routing on the same points",
     title="Routing as clustering",
     question=(
         "Three clusters of points in the plane, each in a direction of its own with scattered points between them, and "
@@ -78,3 +80,4 @@ EXPERIMENT = Experiment(
     extras=_extras,
     trains=False,
 )
+register_experiment(EXPERIMENT)

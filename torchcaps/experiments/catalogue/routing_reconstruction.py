@@ -5,17 +5,32 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from torchcaps.experiments.base import PAPER, QUICK, Column, Context, Experiment, Numbers, Setting, Trial, for_each
+from torchcaps.experiments.base import (
+    CNN,
+    CROSS_ENTROPY,
+    DYNAMIC,
+    PAPER,
+    QUICK,
+    Column,
+    Context,
+    Experiment,
+    Keys,
+    Numbers,
+    Setting,
+    Trial,
+    for_each,
+)
 from torchcaps.experiments.measures import error_of_run
+from torchcaps.experiments.registry import register_experiment
 
-WITHOUT = "--model.options.decoder=false"
-BASELINE = "CNN"
-VARIANTS = {
-    BASELINE: (),
-    "1 iteration, without": ("--model.options.routing.iterations=1", WITHOUT),
-    "1 iteration, with": ("--model.options.routing.iterations=1",),
-    "3 iterations, without": (WITHOUT,),
-    "3 iterations, with": (),
+ONCE: Keys = {"model.options.routing.iterations": 1}
+WITHOUT: Keys = {"model.options.decoder": False}
+VARIANTS: dict[str, Keys] = {
+    CNN: {},
+    "1 iteration, without": {**ONCE, **WITHOUT},
+    "1 iteration, with": ONCE,
+    "3 iterations, without": WITHOUT,
+    "3 iterations, with": {},
 }
 
 
@@ -27,12 +42,11 @@ def _measure(runs: Mapping[str, Path], context: Context) -> Numbers:
 def _trials(setting: Setting) -> list[Trial]:
     trials = []
     for variant, keys, seed in for_each(VARIANTS, setting.seeds):
-        cnn = variant == BASELINE
-        model = setting.budget.cnn if cnn else setting.budget.model
-        loss = "--loss.kind=cross-entropy" if cnn else "--model.options.routing.name=dynamic"
+        cnn = variant == CNN
+        model, first = (setting.budget.cnn, CROSS_ENTROPY) if cnn else (setting.budget.model, DYNAMIC)
         trainings = {
-            "mnist": setting.training("mnist", seed, loss, *keys, model=model),
-            "multi_mnist": setting.training("multi-mnist", seed, loss, *keys, model=model),
+            "mnist": setting.training("mnist", seed, {**first, **keys}, model),
+            "multi_mnist": setting.training("multi-mnist", seed, {**first, **keys}, model),
         }
         trials.append(Trial(variant, seed, trainings, _measure))
     return trials
@@ -40,6 +54,7 @@ def _trials(setting: Setting) -> list[Trial]:
 
 EXPERIMENT = Experiment(
     name="routing-reconstruction",
+    summary="iterations 1 and 3, with and without reconstruction, on MNIST and MultiMNIST",
     title="Iterations of routing, with and without reconstruction",
     question="Test error. MultiMNIST is strict: both digits must be right.",
     credit=(
@@ -57,9 +72,10 @@ EXPERIMENT = Experiment(
         Column(
             "multi_mnist_error_percent",
             "MultiMNIST error, %",
-            published={BASELINE: "8.1", "1 iteration, with": "7.5", "3 iterations, with": "5.2"},
+            published={CNN: "8.1", "1 iteration, with": "7.5", "3 iterations, with": "5.2"},
         ),
     ),
     budgets={"quick": QUICK, "full": PAPER},
     trials=_trials,
 )  # fmt: skip
+register_experiment(EXPERIMENT)

@@ -1,0 +1,1 @@
+"""The experiments of the package: every module here registers one."""
