@@ -12,7 +12,8 @@ from torchcaps.cli import main
 from torchcaps.data.images import ImageSet
 from torchcaps.data.options import DataOptions
 from torchcaps.data.preparation import Preparation
-from torchcaps.data.sources import DataSet, evaluation_source
+from torchcaps.data.registry import dataset_class, make_image_dataset
+from torchcaps.data.sources import evaluation_source
 from torchcaps.errors import DataError
 from torchcaps.losses import spread_margin_by_epoch, spread_margin_by_step
 from torchcaps.training import callbacks, fit, runs
@@ -29,7 +30,7 @@ CNN = ("--model.name", "cnn-small", "--loss.kind", "cross-entropy")
 @pytest.fixture
 def pictures(tiny_data, tmp_path):
     """The test images of the tiny data as PNG files, in order."""
-    data = evaluation_source(DataOptions(name=str(tiny_data))).data
+    data = make_image_dataset(DataOptions(name=str(tiny_data))).load("test")
     files = [tmp_path / f"{number}.png" for number in range(len(data))]
     for file, image in zip(files, data.images, strict=True):
         Image.fromarray(image[0].numpy()).save(file)
@@ -54,7 +55,7 @@ def test_predict_sees_a_file_as_evaluate_does(tiny_recipe, tmp_path, pictures, o
     side = preparation.crop or preparation.resize
     assert (spec.preparation, spec.picture_shape, spec.image_shape) == (preparation, (1, 12, 12), (1, side, side))
     found = predict(folder, pictures)
-    source = evaluation_source(recipe.data)
+    source = evaluation_source(make_image_dataset(recipe.data), preparation)
     batch = source.batch(torch.arange(len(source)), 0)
     expected = class_scores(model, batch.inputs)
     for row, prediction in zip(expected, found, strict=True):
@@ -125,13 +126,13 @@ def test_a_damaged_preparation_is_refused(tmp_path, monkeypatch):
 def test_evaluating_familiar_viewpoints(tiny_recipe, tmp_path, monkeypatch, capsys, name):
     asked = []
 
-    def load(self, split, *, protocol, **_):
-        asked.append((split, protocol))
+    def load(self, split, *_):
+        asked.append((split, self.protocol))
         images = torch.randint(0, 256, (30, 2, 12, 12), dtype=torch.uint8)
         return ImageSet(images, torch.arange(30) % 5, tuple("abcde"))
 
-    monkeypatch.setattr(DataSet, "load", load)
-    options = ("--epochs", "1", "--data.name", name, "--data.protocol", "azimuth", "--data.crop", "9")
+    monkeypatch.setattr(dataset_class(name), "load", load)
+    options = ("--epochs", "1", "--data.name", name, "--data.options.protocol", "azimuth", "--data.crop", "9")
     fit.train(tiny_recipe(*options, "--data.shift", "0"), tmp_path)
     with pytest.raises(SystemExit) as end:
         main(["evaluate", str(tmp_path), "--split", "familiar"])

@@ -4,8 +4,7 @@ import pytest
 import yaml
 
 from torchcaps import create_model
-from torchcaps.data.datasets.text_benchmarks import BENCHMARKS
-from torchcaps.data.sources import COMPOSED, DATA_SETS
+from torchcaps.data.registry import list_datasets, make_dataset
 from torchcaps.losses import CapsuleLoss
 from torchcaps.training.recipe import Recipe
 from torchcaps.training.recipes import RecipeError, known_keys, list_recipes, recipe_from_file, recipe_from_values
@@ -15,7 +14,7 @@ from torchcaps.training.recipes import RecipeError, known_keys, list_recipes, re
 def test_every_recipe_of_the_package_can_be_built(name):
     recipe = recipe_from_file(name)
     assert recipe.description.strip()
-    assert recipe.data.name in {*DATA_SETS, *COMPOSED, *BENCHMARKS}
+    assert make_dataset(recipe.data).name == recipe.data.name in list_datasets()
     create_model(recipe.model.name, **recipe.model.options)
     CapsuleLoss(recipe.loss.kind, reconstruction_scale=recipe.loss.reconstruction_scale)
 

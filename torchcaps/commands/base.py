@@ -38,13 +38,20 @@ class Command:
     takes_overrides: bool = False
 
 
+def _spelled(option: str | None) -> str:
+    """How the option that an error is about is spelled on the command line."""
+    if option is None:
+        return ""
+    return f" (--{option if '.' in option else f'data.{option}'})"
+
+
 @contextmanager
 def user_errors() -> Iterator[None]:
     """Turn the package's errors about data, recipes and runs, and too little memory, into :class:`CommandError`."""
     try:
         yield
     except TorchcapsError as error:
-        raise CommandError(error) from error
+        raise CommandError(f"{error}{_spelled(error.option)}") from error
     except MemoryError as error:
         raise CommandError(NO_MEMORY) from error
     except RuntimeError as error:
