@@ -199,9 +199,9 @@ def test_what_does_not_go_together(own, run, tmp_path):
         evaluate(run, crops=13)
     with pytest.raises(RunError, match="reads words"):
         predict(run, ["a.png"])
-    with pytest.raises(RecipeError, match="text.longest"):
+    with pytest.raises(RecipeError, match="text.max_length"):
         recipe(own, "--text.longest=0")
-    with pytest.raises(RecipeError, match="text.most_words"):
+    with pytest.raises(RecipeError, match="text.max_words"):
         recipe(own, "--text.most_words=0")
 
 
