@@ -9,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs" / "tutorials").glob("[0-9]-*.md"))
+OWN_DATA = ROOT / "docs" / "own-data.md"
 OWN_NETWORKS = ROOT / "docs" / "own-networks.md"
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
@@ -45,6 +46,12 @@ def test_the_page_on_networks_of_ones_own_runs_and_learns(runner, tmp_path):
     assert lines[0] <= 15
     assert lines[1] <= 20
     assert "](docs/own-networks.md)" in (ROOT / "README.md").read_text()
+
+
+def test_the_page_on_data_of_ones_own_runs(runner, tmp_path):
+    outputs = runner.run(OWN_DATA, tmp_path)
+    assert runner.differences(OWN_DATA, outputs) == []
+    assert "](own-data.md)" in (ROOT / "docs" / "data.md").read_text()
 
 
 def test_there_are_six_pages_in_the_index():
