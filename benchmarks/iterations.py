@@ -14,7 +14,9 @@ from pathlib import Path
 import torch
 
 from torchcaps.analysis.iterations import Iterated, iterated
+from torchcaps.data.dataset import Files
 from torchcaps.data.options import DataOptions
+from torchcaps.data.registry import keep_own_options, make_image_dataset
 from torchcaps.data.sources import evaluation_source
 from torchcaps.pretrained import list_pretrained, load_pretrained, pretrained_card
 from torchcaps.progress import bars
@@ -28,7 +30,8 @@ AT_A_TIME = 500
 def measured(name: str, data_dir: str) -> Iterated:
     """Means over all test images of a shipped model's data."""
     model, _ = load_pretrained(name)
-    source = evaluation_source(DataOptions(name=pretrained_card(name)["data"], base="mnist", dir=data_dir))
+    options = keep_own_options(DataOptions(name=pretrained_card(name)["data"], options={"base": "mnist"}))
+    source = evaluation_source(make_image_dataset(options), files=Files(data_dir))
     tick, parts = bars()(name, len(source)), []
     for indices in torch.arange(len(source)).split(AT_A_TIME):
         batch = source.batch(indices, 0)

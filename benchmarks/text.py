@@ -47,7 +47,7 @@ STABILISERS = {
     "no coefficient amendment": ["--model.options.amend=false"],
     "with partial sampling": ["--model.options.partial_sampling=0.75"],
 }
-LONG = ["--text.longest=60", "--model.options.stride=2"]
+LONG = ["--text.max_length=60", "--model.options.stride=2"]
 """For Reuters: at most 60 words; capsules for every second n-gram, as in the code of Zhao et al. 2018."""
 
 
@@ -101,7 +101,7 @@ def run(job: Job, data_dir: str, vectors: str) -> dict[str, Any]:
 
     words = [
         f"--data.name={job.data}",
-        f"--text.fold={job.fold}",
+        *([f"--data.options.fold={job.fold}"] if job.data in FOLDED else []),
         f"--training.seed={job.seed}",
         f"--epochs={EPOCHS[job.data]}",
         *job.overrides,

@@ -27,12 +27,15 @@ import torch
 from torchcaps.commands.keys import read_keys
 from torchcaps import __version__
 from torchcaps.data.datasets.small_norb import FAMILIAR_AZIMUTHS, FAMILIAR_ELEVATIONS, INFO_COLUMNS
-from torchcaps.data.preparation import PreparedImages
-from torchcaps.data.sources import evaluation_source, preparation_of
-from torchcaps.data.synthetic.viewpoints import viewpoints, viewpoints_info
+from torchcaps.data.images import ImageSource
+from torchcaps.data.preparation import Preparation, PreparedImages
+from torchcaps.data.registry import make_image_dataset
+from torchcaps.data.sources import evaluation_source
+from torchcaps.data.synthetic.viewpoints import Viewpoints
 from torchcaps.models import parameter_count
 from torchcaps.training.evaluation import measure
 from torchcaps.training.fit import train
+from torchcaps.training.recipe import Recipe
 from torchcaps.training.recipes import recipe_from_file
 
 RESULTS = Path(__file__).parent.parent / "results" / "viewpoints.csv"
@@ -56,16 +59,21 @@ class EveryEpoch(pl.Callback):
         self.models.append(copy.deepcopy(pl_module.model).eval())
 
 
+def judged_on(recipe: Recipe, split: str) -> ImageSource:
+    """The images of a split, prepared as in training."""
+    return evaluation_source(make_image_dataset(recipe.data), Preparation.from_options(recipe.data), split)
+
+
 def run(model: str, protocol: str, seed: int, epochs: int) -> dict[str, Any]:
     """Train one network; its models after every epoch and their familiar errors in percent."""
-    overrides = [*MODELS[model], f"--data.protocol={protocol}", f"--seed={seed}", f"--epochs={epochs}"]
+    overrides = [*MODELS[model], f"--data.options.protocol={protocol}", f"--seed={seed}", f"--epochs={epochs}"]
     recipe = recipe_from_file("viewpoints", read_keys(overrides))
     kept = EveryEpoch()
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()
         train(recipe, Path(folder), callbacks=[kept])
         seconds = time.perf_counter() - started
-    familiar = evaluation_source(recipe.data, "familiar")
+    familiar = judged_on(recipe, "familiar")
     errors = [measure(m, familiar)["error_percent"] for m in kept.models]
     print(f"{model} {protocol} seed {seed}: {seconds:.0f} s, familiar error {errors[-1]:.2f} %", flush=True)
     return {"recipe": recipe, "models": kept.models, "familiar": errors, "seconds": seconds}
@@ -89,7 +97,7 @@ def compare(protocol: str, seed: int, epochs: int) -> list[dict[str, Any]]:
     chosen = dict(zip(runs, matched_epochs(*(one["familiar"] for one in runs.values())), strict=True))
     rows = []
     for name, one in runs.items():
-        novel = evaluation_source(one["recipe"].data, "test")
+        novel = judged_on(one["recipe"], "test")
         errors = {epoch: measure(one["models"][epoch], novel)["error_percent"] for epoch in {chosen[name], epochs - 1}}
         rows.append(
             {
@@ -114,13 +122,13 @@ def compare(protocol: str, seed: int, epochs: int) -> list[dict[str, Any]]:
 
 def by_angle(protocol: str, seed: int, epochs: int) -> list[dict[str, Any]]:
     """The error of both networks at every angle; rows of the second table."""
-    seen, column = viewpoints_info("test"), INFO_COLUMNS.index(protocol)
+    seen, column = Viewpoints().load_info("test"), INFO_COLUMNS.index(protocol)
     rows = []
     for name in MODELS:
         one = run(name, protocol, seed, epochs)
-        data = viewpoints("test")
+        data = Viewpoints().load("test")
         for angle in seen[:, column].unique().tolist():
-            part = PreparedImages(data[seen[:, column] == angle], preparation_of(one["recipe"].data))
+            part = PreparedImages(data[seen[:, column] == angle], Preparation.from_options(one["recipe"].data))
             familiar = 10 * angle in FAMILIAR_AZIMUTHS if protocol == "azimuth" else angle in FAMILIAR_ELEVATIONS
             rows.append(
                 {

@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from torchcaps.data.datasets.mnist import mnist
+from torchcaps.data.dataset import Files
+from torchcaps.data.datasets.mnist import MNIST
 from torchcaps.data.images import ImageSet
 
 SIZES = {"train": 5000, "test": 1000}
@@ -37,7 +38,7 @@ def main() -> None:
     """Choose, write, say how large it is."""
     arrays = {}
     for split, count in SIZES.items():
-        some = stratified(mnist(split, sys.argv[1]), count)
+        some = stratified(MNIST().load(split, Files(sys.argv[1])), count)
         arrays[f"{split}_images"] = some.images[:, 0].numpy()
         arrays[f"{split}_labels"] = some.labels.to(torch.uint8).numpy()
     np.savez_compressed(TARGET, **arrays)

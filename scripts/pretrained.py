@@ -18,7 +18,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from torchcaps.data.dataset import Files
 from torchcaps.data.randomness import Stream, sub_seed
+from torchcaps.data.registry import make_image_dataset
 from torchcaps.data.sources import evaluation_source
 from torchcaps.pretrained import CARD, NAMES, SAMPLES, WEIGHTS
 from torchcaps.progress import bars
@@ -142,7 +144,7 @@ differ from the training images, and the error on them is larger.
 
 def save_samples(path: Path, recipe: Recipe) -> None:
     """Some test images of every class, taken at random."""
-    source = evaluation_source(recipe.data, "test")
+    source = evaluation_source(make_image_dataset(recipe.data), files=Files(recipe.data.dir))
     order = torch.randperm(len(source), generator=torch.Generator().manual_seed(sub_seed(0, Stream.SAMPLES)))
     first = source.batch(order, 0).labels.view(len(order), -1)[:, 0]
     chosen = torch.cat([order[first == label][:PER_CLASS] for label in range(len(source.class_names))])

@@ -9,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs" / "tutorials").glob("[0-9]-*.md"))
+OWN_DATA = ROOT / "docs" / "own-data.md"
 OWN_NETWORKS = ROOT / "docs" / "own-networks.md"
 EXPERIMENTS = ROOT / "docs" / "experiments.md"
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -52,6 +53,12 @@ def test_an_experiment_of_ones_own_runs(runner, tmp_path):
     outputs = runner.run(EXPERIMENTS, tmp_path)
     assert runner.differences(EXPERIMENTS, outputs) == []
     assert "| one transform for all parts |" in (tmp_path / "few-digits" / "table.md").read_text()
+
+
+def test_the_page_on_data_of_ones_own_runs(runner, tmp_path):
+    outputs = runner.run(OWN_DATA, tmp_path)
+    assert runner.differences(OWN_DATA, outputs) == []
+    assert "](own-data.md)" in (ROOT / "docs" / "data.md").read_text()
 
 
 def test_there_are_six_pages_in_the_index():

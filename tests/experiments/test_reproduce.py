@@ -49,7 +49,7 @@ def test_every_training_of_every_experiment_is_a_recipe_that_can_be(name, budget
             recipe = make_recipe(training)
             assert recipe.training.seed == trial.seed
             assert recipe.data.validation == 0, "nothing is chosen, so nothing is kept aside"
-            assert "mnist-mini" in (recipe.data.name, recipe.data.base)
+            assert "mnist-mini" in (recipe.data.name, recipe.data.options.get("base"))
     assert all(set(column.published) <= set(per_seed[0]) for column in experiment.columns)
 
 

@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 
 from torchcaps.data.options import DataOptions
 from torchcaps.data.preparation import Preparation
-from torchcaps.data.sources import evaluation_source
+from torchcaps.data.registry import make_image_dataset
 from torchcaps.data.text.vocabulary import Vocabulary
 from torchcaps.explorer import create_app
 from torchcaps.training.runs import RunError, load_model, save_weights, write_vocabulary
@@ -66,7 +66,7 @@ def test_a_run_on_digits_offers_test_digits(tmp_path):
     assert about["title"] == "run (mnist-mini)"
     assert about["digits"]
     assert about["samples"] == len(samples) == 60
-    data = evaluation_source(DataOptions(name="mnist-mini")).data
+    data = make_image_dataset(DataOptions(name="mnist-mini")).load("test")
     known = {image.numpy().tobytes(): int(label) for image, label in zip(data.images, data.labels, strict=True)}
     for sample in samples:
         levels = unpacked(sample["pixels"], about["picture"]).astype(np.uint8)
@@ -91,7 +91,7 @@ def test_colours_arrive_as_they_were_sent(tmp_path):
     client = exploring(run)
     about, sample = info(client, "run-run"), client.get("/api/models/run-run/samples").json()["samples"][0]
     assert about["picture"]["channels"] == 3
-    images = evaluation_source(DataOptions(name=str(data))).data.images
+    images = make_image_dataset(DataOptions(name=str(data))).load("test").images
     picture = unpacked(sample["pixels"], about["picture"])
     assert any((picture == image.numpy()).all() for image in images)
     model, _ = load_model(run)

@@ -17,6 +17,7 @@ from torchcaps.data.datasets.small_norb import read_matrix
 from torchcaps.data.idx import read_idx
 from torchcaps.data.image_arrays import read_image_arrays
 from torchcaps.data.options import DataOptions
+from torchcaps.data.registry import make_image_dataset
 from torchcaps.data.sources import training_sources
 from torchcaps.data.text.files import read_text_file
 from torchcaps.data.text.sets import read_content
@@ -104,7 +105,7 @@ ARRAYS = {
 def test_arrays(name, tmp_path, canary):
     (tmp_path / "own.npz").write_bytes(ARRAYS[name]())
     options = DataOptions(str(tmp_path / "own.npz"), validation=0, shift=0)
-    refuses(lambda: training_sources(options, 0), tmp_path)
+    refuses(lambda: training_sources(make_image_dataset(options), options, 0), tmp_path)
 
 
 @pytest.mark.parametrize("name", ["objects", "bomb of images", "no archive", "no labels", "deep header", "empty"])
@@ -221,5 +222,6 @@ def test_packed_files_that_are_damaged(file, content, tmp_path, canary):
 
 
 def test_a_shift_that_leaves_nothing(tmp_path):
+    options = DataOptions("mnist-mini", shift=28)
     with pytest.raises(DataError, match="out of sight"):
-        training_sources(DataOptions("mnist-mini", shift=28), 0)
+        training_sources(make_image_dataset(options), options, 0)

@@ -138,7 +138,7 @@ def test_evaluating_familiar_viewpoints(tiny_recipe, tmp_path, monkeypatch, caps
         return ImageSet(images, torch.arange(30) % 5, tuple("abcde"))
 
     monkeypatch.setattr(dataset_class(name), "load", read)
-    options = ("--epochs", "1", "--data.name", name, "--data.protocol", "azimuth", "--data.crop", "9")
+    options = ("--epochs", "1", "--data.name", name, "--data.options.protocol", "azimuth", "--data.crop", "9")
     fit.train(tiny_recipe(*options, "--data.shift", "0"), tmp_path)
     with pytest.raises(SystemExit) as end:
         main(["evaluate", str(tmp_path), "--split", "familiar"])

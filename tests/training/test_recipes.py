@@ -6,7 +6,7 @@ import yaml
 from torchcaps.commands.base import CommandError
 from torchcaps.commands.keys import read_keys
 from torchcaps import create_model
-from torchcaps.data.registry import list_datasets
+from torchcaps.data.registry import list_datasets, make_dataset
 from torchcaps.losses import CapsuleLoss
 from torchcaps.training.recipe import Recipe
 from torchcaps.training.recipes import RecipeError, known_keys, list_recipes, recipe_from_file, recipe_from_values
@@ -16,7 +16,7 @@ from torchcaps.training.recipes import RecipeError, known_keys, list_recipes, re
 def test_every_recipe_of_the_package_can_be_built(name):
     recipe = recipe_from_file(name)
     assert recipe.description.strip()
-    assert recipe.data.name in list_datasets()
+    assert make_dataset(recipe.data).name == recipe.data.name in list_datasets()
     create_model(recipe.model.name, **recipe.model.options)
     CapsuleLoss(recipe.loss.kind, reconstruction_scale=recipe.loss.reconstruction_scale)
 
@@ -115,3 +115,37 @@ def test_yaml_cannot_make_objects(tmp_path):
     (tmp_path / "evil.yaml").write_text("description: !!python/object/apply:os.getcwd []")
     with pytest.raises(RecipeError, match="not YAML"):
         recipe_from_file(tmp_path / "evil.yaml")
+
+
+OLD_DATA = {"base": "mnist-mini", "image_size": None, "unreadable": "refuse", "protocol": "instance"}
+OLD_TEXT = {"least_count": 2, "most_words": 50, "longest": 30} | {
+    "text_column": "text",
+    "label_column": "label",
+    "fold": 0,
+    "fold_seed": 0,
+}
+
+
+def test_a_recipe_with_older_keys_means_the_same():
+    recipe = recipe_from_values({"data": {"name": "mnist", **OLD_DATA}, "text": OLD_TEXT})
+    assert recipe.data.options == {}
+    assert (recipe.text.min_count, recipe.text.max_words, recipe.text.max_length) == (2, 50, 30)
+    made = recipe_from_values({"data": {"name": "multi-mnist", **OLD_DATA, "base": "mnist"}, "text": OLD_TEXT})
+    assert made.data.options == {"base": "mnist"}
+    folded = recipe_from_values({"data": {"name": "mr", **OLD_DATA}, "text": OLD_TEXT | {"fold": 3}})
+    assert folded.data.options == {"fold": 3, "fold_seed": 0}
+    wrong = recipe_from_values({"data": {"name": "mnist", **OLD_DATA, "protocol": "azimuth"}})
+    assert wrong.data.options == {"protocol": "azimuth"}, "which mnist will refuse"
+
+
+def test_older_keys_work_on_the_command_line():
+    recipe = recipe_from_file("viewpoints", ["--data.protocol=elevation", "--text.longest", "7", "--text.fold=0"])
+    assert recipe.data.options == {"protocol": "elevation"}
+    assert recipe.text.max_length == 7
+
+
+def test_options_of_a_recipes_own_data_set_go_with_it():
+    assert recipe_from_file("multi-mnist", ["--data.name=mnist"]).data.options == {}
+    assert recipe_from_file("viewpoints", ["--data.name=small-norb"]).data.options == {"protocol": "azimuth"}
+    kept = recipe_from_file("multi-mnist", ["--data.name=affine-mnist", "--data.options.base=mnist-mini"])
+    assert kept.data.options == {"base": "mnist-mini"}

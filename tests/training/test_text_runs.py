@@ -204,7 +204,7 @@ def test_what_does_not_go_together(own, run, tmp_path):
         load(run).predict(torch.zeros(1, 28, 28))
     with pytest.raises(RecipeError, match="text.max_length"):
         recipe(own, "--text.longest=0")
-    with pytest.raises(RecipeError, match="text.most_words"):
+    with pytest.raises(RecipeError, match="text.max_words"):
         recipe(own, "--text.most_words=0")
 
 

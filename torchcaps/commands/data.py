@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchcaps.commands.base import Command, CommandError, say, user_errors
@@ -115,9 +116,11 @@ def _check(arguments: argparse.Namespace, download: bool) -> int:
     from torchcaps.data.files import print_progress
     from torchcaps.data.options import DataOptions
     from torchcaps.data.preparation import Preparation
-    from torchcaps.data.registry import find_dataset, make_image_dataset, option_names
+    from torchcaps.data.registry import find_dataset, list_datasets, make_image_dataset, option_names
 
     name = arguments.name
+    if download and name not in list_datasets() and not Path(name).exists():
+        raise CommandError(f"there is nothing to fetch for {name!r}; `torchcaps data list` has the names.")
     cls = find_dataset(name)
     if cls.kind == "texts":
         if download:

@@ -55,6 +55,8 @@ class DataOptions:
     def __post_init__(self) -> None:
         if not self.name.strip():
             raise DataError("data.name is empty: give the name of a data set, a folder or a file.", option="data.name")
+        if not isinstance(self.options, dict):
+            raise DataError(f"data.options must be keys with values, got {self.options!r:.60}.", option="data.options")
         if not 0 <= self.validation < 1:
             raise DataError(
                 f"data.validation is a part of the training data, in [0, 1); got {self.validation}.",

@@ -161,8 +161,6 @@ def _check_options(cls: type[Dataset], given: Mapping[str, Any], name: str) -> N
     They come as plain data from recipes. The parser of the other keys must not see them: it imports what a
     ``class_path`` names.
     """
-    if not isinstance(given, Mapping):
-        raise DataError(f"data.options must be keys with values, got {shown(given)}.", option="data.options")
     types_of = get_type_hints(cls)
     for key, value in given.items():
         if key not in option_names(cls):

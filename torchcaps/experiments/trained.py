@@ -21,7 +21,7 @@ SUMMARY = "summary.json"
 
 def make_recipe(training: Training) -> Recipe:
     """The recipe of a training, with its keys."""
-    return recipe_from_file(training.recipe, [f"--{key}={key_text(value)}" for key, value in training.keys.items()])
+    return recipe_from_file(training.recipe, training.keys)
 
 
 def digest(*parts: object) -> str:
