@@ -20,8 +20,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from torchcaps.commands.keys import read_keys
 from torchcaps import __version__
+from torchcaps.commands.keys import read_keys
 
 RESULTS = Path(__file__).parent.parent / "results" / "text.csv"
 COLUMNS = (
@@ -106,7 +106,9 @@ def run(job: Job, data_dir: str, vectors: str) -> dict[str, Any]:
         f"--epochs={EPOCHS[job.data]}",
         *job.overrides,
     ]
-    recipe = recipe_from_file("text-benchmark", read_keys([*words, f"--data.dir={data_dir}", f"--text.vectors={vectors}"]))
+    recipe = recipe_from_file(
+        "text-benchmark", read_keys([*words, f"--data.dir={data_dir}", f"--text.vectors={vectors}"])
+    )
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         summary = train(recipe, folder)

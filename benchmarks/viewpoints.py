@@ -24,8 +24,8 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 
-from torchcaps.commands.keys import read_keys
 from torchcaps import __version__
+from torchcaps.commands.keys import read_keys
 from torchcaps.data.datasets.small_norb import FAMILIAR_AZIMUTHS, FAMILIAR_ELEVATIONS, INFO_COLUMNS
 from torchcaps.data.images import ImageSource
 from torchcaps.data.preparation import Preparation, PreparedImages
@@ -33,10 +33,11 @@ from torchcaps.data.registry import make_image_dataset
 from torchcaps.data.sources import evaluation_source
 from torchcaps.data.synthetic.viewpoints import Viewpoints
 from torchcaps.models import parameter_count
-from torchcaps.training.evaluation import measure
+from torchcaps.training.evaluation import measure_source
 from torchcaps.training.fit import train
 from torchcaps.training.recipe import Recipe
 from torchcaps.training.recipes import recipe_from_file
+from torchcaps.training.tasks import ImageTask
 
 RESULTS = Path(__file__).parent.parent / "results" / "viewpoints.csv"
 BY_ANGLE = RESULTS.with_name("viewpoints_by_angle.csv")
@@ -62,6 +63,11 @@ class EveryEpoch(pl.Callback):
 def judged_on(recipe: Recipe, split: str) -> ImageSource:
     """The images of a split, prepared as in training."""
     return evaluation_source(make_image_dataset(recipe.data), Preparation.from_options(recipe.data), split)
+
+
+def measure(model: torch.nn.Module, source: ImageSource) -> dict[str, Any]:
+    """How well a network does on some images."""
+    return measure_source(model, ImageTask(source.class_names, source.image_shape), source)
 
 
 def run(model: str, protocol: str, seed: int, epochs: int) -> dict[str, Any]:

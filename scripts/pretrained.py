@@ -22,11 +22,12 @@ from torchcaps.data.dataset import Files
 from torchcaps.data.randomness import Stream, sub_seed
 from torchcaps.data.registry import make_image_dataset
 from torchcaps.data.sources import evaluation_source
+from torchcaps.io import write_atomically, write_text
 from torchcaps.pretrained import CARD, NAMES, SAMPLES, WEIGHTS
 from torchcaps.progress import bars
-from torchcaps.training.evaluation import evaluation_images, measure
+from torchcaps.run import load
 from torchcaps.training.recipe import Recipe
-from torchcaps.training.runs import load_model, load_weights, read_run_recipe, write_atomically, write_text
+from torchcaps.training.runs import load_weights, read_run_recipe
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "torchcaps" / "pretrained"
@@ -70,13 +71,12 @@ def shrink(run: Path, path: Path) -> None:
 
     spec, tensors = load_weights(run / "weights.safetensors")
     small = {name: tensor.half() if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
-    write_atomically(path, lambda temporary: save_file(small, temporary, {"torchcaps": spec.as_json()}))
+    write_atomically(path, lambda temporary: save_file(small, temporary, {"torchcaps": spec.to_json()}))
 
 
 def measured_card(run: Path, command: str, recipe: Recipe, weights: Path) -> dict[str, Any]:
     """What is known about the model."""
-    model, spec = load_model(weights)
-    measured = measure(model, evaluation_images(recipe.data, "test", None, spec, other=False), bars())
+    measured = load(weights).evaluate(recipe.data, progress=bars())
     summary = json.loads((run / "summary.json").read_text())
     versions = json.loads((run / "versions.json").read_text())
     found = measured.get("share_of_objects_found")

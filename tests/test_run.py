@@ -28,7 +28,7 @@ def make_images(count=90, seed=0):
 class Pairs(torch.utils.data.Dataset):
     """As torchvision's: PIL images, numbers, and the names of the classes."""
 
-    classes = list(CLASSES)
+    classes = CLASSES
 
     def __init__(self, count=90):
         self.images, self.labels = make_images(count)

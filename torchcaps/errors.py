@@ -1,6 +1,5 @@
 """What all errors of the package have in common."""
 
-
 from __future__ import annotations
 
 

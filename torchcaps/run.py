@@ -168,7 +168,7 @@ class Run:
             :func:`~torchcaps.training.tasks.metrics.measure_answers`.
         """
         name, source = self.open_data(data, split, data_dir=data_dir, crops=crops, notice=notice)
-        result = {"data": name, "split": split, **measure_source(self.model, self.task, source, progress)}
+        result = {"data": name, "split": split, **self.measure(source, progress)}
         if self.folder is not None and data is None and data_dir is None and crops is None and split == "test":
             try:
                 write_text(self.folder / "evaluation.json", json.dumps(result, indent=2) + "\n")
@@ -176,6 +176,10 @@ class Run:
                 if notice:
                     notice(f"The result could not be kept in {self.folder}: {error.strerror}.")
         return result
+
+    def measure(self, source: Source, progress: Progress = silent) -> dict[str, Any]:
+        """What :meth:`evaluate` reports of any source of batches, such as one that changes images as it likes."""
+        return measure_source(self.model, self.task, source, progress)
 
     def open_data(
         self,
@@ -192,7 +196,9 @@ class Run:
             if self.recipe is None:
                 raise RunError("a weights file does not say what it was trained on: give the data to use.", "data")
             if self._dataset is None and options.name == IN_MEMORY:
-                raise RunError("this run was trained on data in memory, which is not kept: give the data to use.", "data")
+                raise RunError(
+                    "this run was trained on data in memory, which is not kept: give the data to use.", "data"
+                )
             dataset = self._dataset or make_dataset(options)
         elif isinstance(data, DataOptions):
             options, dataset = data, make_dataset(data)
@@ -202,7 +208,9 @@ class Run:
             dataset = make_dataset(options)
         else:
             options = replace(options, name=IN_MEMORY)
-            dataset = data if isinstance(data, Dataset) else make_memory_dataset(data, data, self.task.kind, self.classes)
+            dataset = (
+                data if isinstance(data, Dataset) else make_memory_dataset(data, data, self.task.kind, self.classes)
+            )
         files = Files(data_dir or options.dir, notice=notice)
         return options.name, self.task.evaluation_source(dataset, split, files, crops, own=data is None)
 
@@ -343,5 +351,3 @@ def fit(
     place = new_run_folder(Path(name).stem, None if folder is None else os.fspath(folder))
     train(chosen, place, say=say, bar=bar, dataset=dataset)
     return _open(place, dataset)
-
-

@@ -22,7 +22,6 @@ from torchcaps.experiments.step_cost import TrainingStep, step_costs
 from torchcaps.experiments.tables import body, cell, headings, markdown
 from torchcaps.experiments.trained import make_recipe, run_folder, trained
 from torchcaps.training.recipes import recipe_from_file
-from torchcaps.training.runs import load_model
 
 SMALL = {"training.batch_size": 64, "data.validation": 0.9}
 

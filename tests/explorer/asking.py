@@ -57,7 +57,9 @@ def refusal(answer, *codes):
     return detail
 
 
-def untrained_run(folder, name="capsnet-small", shape=(1, 12, 12), classes=("ant", "bee", "cow"), data=None, options=None, **spec):
+def untrained_run(
+    folder, name="capsnet-small", shape=(1, 12, 12), classes=("ant", "bee", "cow"), data=None, options=None, **spec
+):
     """A run folder as a training leaves it, but of fresh weights: ready in no time."""
     folder.mkdir(parents=True)
     torch.manual_seed(0)

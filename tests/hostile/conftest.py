@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from watching import CANARY, assert_sentence, watched
 
-from torchcaps.commands.keys import read_keys
 from torchcaps.cli import main
+from torchcaps.commands.keys import read_keys
 from torchcaps.training import fit
 from torchcaps.training.recipes import recipe_from_file
 

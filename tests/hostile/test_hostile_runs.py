@@ -13,8 +13,8 @@ from safetensors.torch import save_file
 from watching import CANARY, assert_sentence, watched
 
 from torchcaps.training import runs
-from torchcaps.training.lock import LOCK, locked
 from torchcaps.training.errors import RunError
+from torchcaps.training.lock import LOCK, locked
 from torchcaps.training.runs import load_model
 
 COMMANDS = {

@@ -24,8 +24,7 @@ from torchcaps.run import load
 from torchcaps.training import callbacks, checkpoints, fit, runs
 from torchcaps.training.errors import RunError
 from torchcaps.training.module import CapsuleModule, learning_rate_factor
-from torchcaps.training.recipe import OptimizerOptions
-from torchcaps.training.recipe import RecipeError
+from torchcaps.training.recipe import OptimizerOptions, RecipeError
 from torchcaps.training.runs import load_model, load_weights, new_run_folder, read_run_recipe, save_weights
 from torchcaps.training.specs import ModelSpec
 from torchcaps.training.tasks import ImageTask

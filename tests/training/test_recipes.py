@@ -3,9 +3,9 @@
 import pytest
 import yaml
 
+from torchcaps import create_model
 from torchcaps.commands.base import CommandError
 from torchcaps.commands.keys import read_keys
-from torchcaps import create_model
 from torchcaps.data.registry import list_datasets, make_dataset
 from torchcaps.losses import CapsuleLoss
 from torchcaps.training.recipe import Recipe

@@ -5,8 +5,8 @@ import json
 import pytest
 import torch
 
-from torchcaps.commands.keys import read_keys
 from torchcaps.capsules import Capsules
+from torchcaps.commands.keys import read_keys
 from torchcaps.data.text.vocabulary import Vocabulary
 from torchcaps.errors import DataError
 from torchcaps.models import ModelOutput
@@ -16,8 +16,8 @@ from torchcaps.training.errors import RunError
 from torchcaps.training.recipe import RecipeError
 from torchcaps.training.recipes import recipe_from_file
 from torchcaps.training.runs import load_model
-from torchcaps.training.tasks.text import VOCABULARY
 from torchcaps.training.tasks.metrics import grade, measure_answers, probabilities
+from torchcaps.training.tasks.text import VOCABULARY
 
 SMALL = [f"--model.options.{name}={n}" for name, n in {"filters": 8, "types": 4, "pose": 6, "dropout": 0}.items()]
 

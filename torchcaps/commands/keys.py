@@ -49,9 +49,11 @@ def parse_with_keys(
     except argparse.ArgumentError as error:
         stranger = re.match(r"unrecognized arguments: (\S+)", str(error))
         if stranger is None:
-            raise CommandError(str(error).replace('Parser key "', 'the recipe\'s key "').strip()) from None
+            raise CommandError(str(error).replace('Parser key "', "the recipe's key \"").strip()) from None
         if not stranger[1].startswith("--"):
-            raise CommandError(f"what is {stranger[1]!r} for? One recipe can be trained, and options have names.") from None
+            raise CommandError(
+                f"what is {stranger[1]!r} for? One recipe can be trained, and options have names."
+            ) from None
         name = stranger[1].partition("=")[0]
         raise CommandError(unknown_key(name[2:], (option[2:] for option in own))) from None
     given: dict[str, Any] = {}

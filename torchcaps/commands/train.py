@@ -27,7 +27,7 @@ EXAMPLES = """  torchcaps train                                    the quickstar
   torchcaps train --devices 2                        two processes, the same global batch
 Every key of a recipe can be given: --data.* --text.* --model.* --loss.* --optimizer.* --training.*"""
 
-OPTIONS_OF_OTHERS = """--model.options.NAME VALUE: an option of the model, such as routing, shared, squash, decoder, objects.
+OPTIONS_OF_OTHERS = """--model.options.NAME VALUE: an option of the model, such as routing, squash, decoder, objects.
 --data.options.NAME VALUE: an option of the data set, such as base, protocol, image_size, text_column."""
 
 MAY_CHANGE = {
@@ -93,7 +93,9 @@ def _recipe(arguments: argparse.Namespace) -> tuple[Recipe, str]:
 
     if arguments.resume is None:
         name = arguments.recipe or "quickstart"
-        return recipe_from_file(name, arguments.overrides, lambda text: say(f"torchcaps: {text}", sys.stderr)), Path(name).stem
+        return recipe_from_file(name, arguments.overrides, lambda text: say(f"torchcaps: {text}", sys.stderr)), Path(
+            name
+        ).stem
     if arguments.recipe or arguments.output:
         raise CommandError("--resume has its recipe and its folder: give neither a recipe nor --output.")
     for key in arguments.overrides:

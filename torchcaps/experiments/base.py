@@ -10,6 +10,7 @@ from typing import Any
 
 from torchcaps.data.options import DataOptions
 from torchcaps.progress import Progress
+from torchcaps.run import Run
 
 Numbers = dict[str, float]
 Keys = Mapping[str, Any]
@@ -110,13 +111,13 @@ class Context:
     progress: Progress
 
 
-Measure = Callable[[Mapping[str, Path], Context], Numbers]
-"""From the run folders of a trial, by the trainings' names, to what is measured."""
+Measure = Callable[[Mapping[str, Run], Context], Numbers]
+"""From the runs of a trial, by the trainings' names, to what is measured."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One variant with one seed: what to train, by a name of its own, and how to measure the run folders."""
+    """One variant with one seed: what to train, by a name of its own, and how to measure the runs."""
 
     variant: str
     seed: int

@@ -13,9 +13,10 @@ from pathlib import Path
 import torch
 
 from torchcaps.experiments.base import Context, Experiment, Numbers, Setting, Trial
-from torchcaps.experiments.trained import digest, run_folder, trained, training_seconds
+from torchcaps.experiments.trained import digest, run_folder, train_once, training_seconds
 from torchcaps.io import write_text
 from torchcaps.progress import bars, silent
+from torchcaps.run import load
 from torchcaps.version import __version__
 
 Row = dict[str, str]
@@ -77,10 +78,12 @@ def reproduce(
 
 
 def _measured(trial: Trial, setting: Setting, folder: Path, bar: bool) -> Numbers:
-    runs = {
-        part: trained(training, folder / "trained", setting.data_dir, bar) for part, training in trial.trainings.items()
+    folders = {
+        part: train_once(training, folder / "trained", setting.data_dir, bar)
+        for part, training in trial.trainings.items()
     }
-    seconds = {"training_seconds": sum(map(training_seconds, runs.values()))} if runs else {}
+    seconds = {"training_seconds": sum(map(training_seconds, folders.values()))} if folders else {}
+    runs = {part: load(place) for part, place in folders.items()}
     return {**trial.measure(runs, Context(setting, bars() if bar else silent)), **seconds}
 
 

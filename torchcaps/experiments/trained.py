@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from torchcaps.experiments.base import Training, key_text
+from torchcaps.experiments.base import Training
 from torchcaps.training.fit import train
 from torchcaps.training.lock import wait_for_lock
 from torchcaps.training.recipe import Recipe
@@ -43,7 +43,7 @@ def run_folder(training: Training, store: Path) -> Path:
     return store / f"{training.recipe}-{_digest(make_recipe(training))}"
 
 
-def trained(training: Training, store: Path, data_dir: str | None = None, bar: bool = False) -> Path:
+def train_once(training: Training, store: Path, data_dir: str | None = None, bar: bool = False) -> Path:
     """The run folder of a training, which is done now if it is not there yet."""
     folder = run_folder(training, store)
     store.mkdir(parents=True, exist_ok=True)

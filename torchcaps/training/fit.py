@@ -25,10 +25,10 @@ from torchcaps.machine import WeightLimit, free_memory
 from torchcaps.models.cnn import parameter_count
 from torchcaps.training.callbacks import EpochLog, InverseTemperature, MarginSchedule, RunningMean, StopOnNonFinite
 from torchcaps.training.checkpoints import Checkpoints, WholeFiles, read_checkpoint, signals_given_back
+from torchcaps.training.errors import RunError
 from torchcaps.training.lock import locked
 from torchcaps.training.module import CapsuleModule
 from torchcaps.training.recipe import Recipe
-from torchcaps.training.errors import RunError
 from torchcaps.training.runs import (
     CHECKPOINT,
     TENSORBOARD,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from torchcaps.data.synthetic.composed import ShiftedDigits
 from torchcaps.experiments.base import (
@@ -19,17 +18,16 @@ from torchcaps.experiments.base import (
     Trial,
     beside_a_cnn,
 )
-from torchcaps.experiments.measures import error_of_run, error_percent, images_of
+from torchcaps.experiments.measures import load_images, measure_error
 from torchcaps.experiments.registry import register_experiment
-from torchcaps.training.runs import load_model
+from torchcaps.run import Run
 
 
-def _measure(runs: Mapping[str, Path], context: Context) -> Numbers:
-    model, _ = load_model(runs["run"])
-    shifted = ShiftedDigits(images_of(context.setting, "affine-mnist"))
+def _measure(runs: Mapping[str, Run], context: Context) -> Numbers:
+    shifted = ShiftedDigits(load_images(context.setting, "affine-mnist"))
     return {
-        "shifted_accuracy_percent": 100 - error_percent(model, shifted, context),
-        "affine_accuracy_percent": 100 - error_of_run(runs["run"], context, "affine-mnist"),
+        "shifted_accuracy_percent": 100 * runs["run"].measure(shifted, context.progress)["accuracy"],
+        "affine_accuracy_percent": 100 - measure_error(runs["run"], context, "affine-mnist"),
     }
 
 

@@ -11,6 +11,7 @@ from torchcaps.experiments.base import Budget, Column, Context, Experiment, Meas
 from torchcaps.experiments.clusters import Clustered, cluster_all, make_lengths, make_points, write_animation
 from torchcaps.experiments.registry import register_experiment
 from torchcaps.io import write_atomically, write_text
+from torchcaps.run import Run
 from torchcaps.version import __version__
 
 CLUSTERS, ITERATIONS = 3, 20
@@ -22,7 +23,7 @@ def _clustered(seed: int) -> list[Clustered]:
 
 
 def _measure(name: str, seed: int) -> Measure:
-    def measure(_: Mapping[str, Path], __: Context) -> Numbers:
+    def measure(_: Mapping[str, Run], __: Context) -> Numbers:
         at = NAMES.index(name)
         found, lengths = _clustered(seed)[at], cluster_all(*make_lengths(seed), CLUSTERS, ITERATIONS, seed)[at]
         return {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from torchcaps.experiments.base import (
     CROSS_ENTROPY,
@@ -20,8 +19,9 @@ from torchcaps.experiments.base import (
     for_each,
 )
 from torchcaps.experiments.catalogue.squashes import squash_keys
-from torchcaps.experiments.measures import affine_error, error_of_run
+from torchcaps.experiments.measures import measure_affine_error, measure_error
 from torchcaps.experiments.registry import register_experiment
+from torchcaps.run import Run
 
 VARIANTS: dict[str, Keys] = {
     "all of them": DYNAMIC,
@@ -33,11 +33,11 @@ VARIANTS: dict[str, Keys] = {
 }
 
 
-def _measure(runs: Mapping[str, Path], context: Context) -> Numbers:
+def _measure(runs: Mapping[str, Run], context: Context) -> Numbers:
     return {
-        "clean_error_percent": error_of_run(runs["digits"], context, "mnist"),
-        "affine_error_percent": affine_error(runs["digits"], context, "mnist"),
-        "overlap_error_percent": error_of_run(runs["pairs"], context, "multi-mnist"),
+        "clean_error_percent": measure_error(runs["digits"], context, "mnist"),
+        "affine_error_percent": measure_affine_error(runs["digits"], context, "mnist"),
+        "overlap_error_percent": measure_error(runs["pairs"], context, "multi-mnist"),
     }
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import torch
 
 from torchcaps.analysis.attacks import fgsm, one_pixel, pgd, robust_accuracy
 from torchcaps.experiments.base import FULL, QUICK, Column, Context, Experiment, Numbers, Setting, Trial, beside_a_cnn
-from torchcaps.experiments.measures import first_images, images_of
+from torchcaps.experiments.measures import load_images, take_first
 from torchcaps.experiments.registry import register_experiment
-from torchcaps.training.runs import load_model
+from torchcaps.run import Run
 
 EPSILON = 0.1
 PGD_STEPS = 20
@@ -19,9 +18,9 @@ AT_A_TIME = 250
 ONE_PIXEL_PART = 5  # all places and values of an image are tried, so that fewer images must do
 
 
-def _measure(runs: Mapping[str, Path], context: Context) -> Numbers:
-    model, _ = load_model(runs["run"])
-    source = first_images(images_of(context.setting, "mnist"), context.setting.budget.images)
+def _measure(runs: Mapping[str, Run], context: Context) -> Numbers:
+    model = runs["run"].model
+    source = take_first(load_images(context.setting, "mnist"), context.setting.budget.images)
     images, labels, _ = source.batch(torch.arange(len(source)), 0)
     tick = context.progress("attacking", len(images))
     right = {"clean": 0.0, "fgsm": 0.0, "pgd": 0.0}

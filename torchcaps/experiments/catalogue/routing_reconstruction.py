@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from torchcaps.experiments.base import (
     CNN,
@@ -20,8 +19,9 @@ from torchcaps.experiments.base import (
     Trial,
     for_each,
 )
-from torchcaps.experiments.measures import error_of_run
+from torchcaps.experiments.measures import measure_error
 from torchcaps.experiments.registry import register_experiment
+from torchcaps.run import Run
 
 ONCE: Keys = {"model.options.routing.iterations": 1}
 WITHOUT: Keys = {"model.options.decoder": False}
@@ -34,9 +34,9 @@ VARIANTS: dict[str, Keys] = {
 }
 
 
-def _measure(runs: Mapping[str, Path], context: Context) -> Numbers:
+def _measure(runs: Mapping[str, Run], context: Context) -> Numbers:
     names = {"mnist": "mnist", "multi_mnist": "multi-mnist"}
-    return {f"{key}_error_percent": error_of_run(runs[key], context, name) for key, name in names.items()}
+    return {f"{key}_error_percent": measure_error(runs[key], context, name) for key, name in names.items()}
 
 
 def _trials(setting: Setting) -> list[Trial]:

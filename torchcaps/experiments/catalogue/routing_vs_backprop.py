@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -24,10 +23,10 @@ from torchcaps.experiments.base import (
     Trial,
     for_each,
 )
-from torchcaps.experiments.measures import first_images, images_of
+from torchcaps.experiments.measures import load_images, take_first
 from torchcaps.experiments.registry import register_experiment
 from torchcaps.models import create_model
-from torchcaps.training.runs import load_model
+from torchcaps.run import Run
 
 DATA = "fashion-mnist"
 PROBE_IMAGES = 10_000
@@ -96,8 +95,8 @@ def probe_accuracy(known: ClassPoses, seen: ClassPoses) -> float:
 
 
 def _numbers(model: nn.Module, context: Context) -> Numbers:
-    known = class_capsules(model, first_images(images_of(context.setting, DATA, "train"), PROBE_IMAGES), context)
-    seen = class_capsules(model, first_images(images_of(context.setting, DATA), PROBE_IMAGES), context)
+    known = class_capsules(model, take_first(load_images(context.setting, DATA, "train"), PROBE_IMAGES), context)
+    seen = class_capsules(model, take_first(load_images(context.setting, DATA), PROBE_IMAGES), context)
     return {
         "accuracy_percent": 100 * float((seen.lengths.argmax(dim=1) == seen.labels).double().mean()),
         "majority_percent": 100 * named_by_majority(known, seen),
@@ -106,8 +105,8 @@ def _numbers(model: nn.Module, context: Context) -> Numbers:
 
 
 def _untrained(iterations: int, longer: float, seed: int) -> Measure:
-    def measure(_: Mapping[str, Path], context: Context) -> Numbers:
-        data = images_of(context.setting, DATA)
+    def measure(_: Mapping[str, Run], context: Context) -> Numbers:
+        data = load_images(context.setting, DATA)
         torch.manual_seed(seed)
         routing = {"name": "dynamic", "iterations": iterations}
         name, classes = context.setting.budget.model, len(data.class_names)
@@ -119,8 +118,8 @@ def _untrained(iterations: int, longer: float, seed: int) -> Measure:
     return measure
 
 
-def _trained(runs: Mapping[str, Path], context: Context) -> Numbers:
-    return _numbers(load_model(runs["run"])[0], context)
+def _trained(runs: Mapping[str, Run], context: Context) -> Numbers:
+    return _numbers(runs["run"].model, context)
 
 
 def _trials(setting: Setting) -> list[Trial]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from torchcaps.experiments.base import (
@@ -21,9 +20,10 @@ from torchcaps.experiments.base import (
     Trial,
     for_each,
 )
-from torchcaps.experiments.measures import affine_error, error_of_run
+from torchcaps.experiments.measures import measure_affine_error, measure_error
 from torchcaps.experiments.registry import register_experiment
 from torchcaps.experiments.step_cost import PROCESSES, ROUNDS, TrainingStep, step_costs
+from torchcaps.run import Run
 
 ROUTINGS = ("dynamic", "optimized", "kmeans", "em", "uniform", "random", "frozen")
 LOSSES = {"em": "spread", CNN: "cross-entropy"}  # with the margin loss EM does not learn in so few steps
@@ -49,10 +49,10 @@ def _keys(name: str, seed: int, setting: Setting) -> Keys:
     return keys
 
 
-def _measure(runs: Mapping[str, Path], context: Context) -> Numbers:
+def _measure(runs: Mapping[str, Run], context: Context) -> Numbers:
     return {
-        "accuracy_percent": 100 - error_of_run(runs["run"], context, "mnist"),
-        "affine_accuracy_percent": 100 - affine_error(runs["run"], context, "mnist"),
+        "accuracy_percent": 100 - measure_error(runs["run"], context, "mnist"),
+        "affine_accuracy_percent": 100 - measure_affine_error(runs["run"], context, "mnist"),
     }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from torchcaps.experiments.base import (
     DYNAMIC,
@@ -18,8 +17,9 @@ from torchcaps.experiments.base import (
     Trial,
     for_each,
 )
-from torchcaps.experiments.measures import affine_error, error_of_run
+from torchcaps.experiments.measures import measure_affine_error, measure_error
 from torchcaps.experiments.registry import register_experiment
+from torchcaps.run import Run
 
 PARTS_ONLY = "unit, of the parts only"
 KINDS = {
@@ -40,10 +40,10 @@ def squash_keys(kind: str, wholes: str | None = None) -> Keys:
     return {"model.options.squash": kind, **DYNAMIC, **routing}
 
 
-def _measure(runs: Mapping[str, Path], context: Context) -> Numbers:
+def _measure(runs: Mapping[str, Run], context: Context) -> Numbers:
     return {
-        "error_percent": error_of_run(runs["run"], context, "mnist"),
-        "affine_error_percent": affine_error(runs["run"], context, "mnist"),
+        "error_percent": measure_error(runs["run"], context, "mnist"),
+        "affine_error_percent": measure_affine_error(runs["run"], context, "mnist"),
     }
 
 

@@ -99,7 +99,7 @@ class Task(ABC):
     def from_header(cls, values: Mapping[str, Any]) -> Task:
         """Back from there; of the values nothing is believed."""
 
-    def write_files(self, folder: Path) -> None:
+    def write_files(self, folder: Path) -> None:  # noqa: B027 - most need nothing
         """Write what the task needs beside the weights."""
 
     def read_files(self, folder: Path) -> Task:

@@ -1,4 +1,4 @@
-"""Values of a weights file's header, which may come from anyone: each is of its type and within its limits, or refused."""
+"""Values of a weights file's header, which may come from anyone: of their types and within their limits, or refused."""
 
 from __future__ import annotations
 

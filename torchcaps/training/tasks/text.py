@@ -116,7 +116,9 @@ class TextTask(Task):
             require_inside(folder, VOCABULARY)
             vocabulary = Vocabulary.load(folder / VOCABULARY)
         except TorchcapsError as error:
-            raise RunError(f"a text model needs its words, the file {VOCABULARY} beside its weights: {error}") from error
+            raise RunError(
+                f"a text model needs its words, the file {VOCABULARY} beside its weights: {error}"
+            ) from error
         if len(vocabulary) != self.words:
             raise RunError(
                 f"{folder / VOCABULARY} is of another model: it has {len(vocabulary)} ids, the weights beside it "
