@@ -2,7 +2,16 @@
 
 
 class TorchcapsError(Exception):
-    """Something that a user can do something about; the message says what was expected, what came and what to do."""
+    """Something that a user can do something about; the message says what was expected, what came and what to do.
+
+    Args:
+        message: the sentence.
+        option: the name of the option that is wrong, as Python spells it; a command adds how it is spelled there.
+    """
+
+    def __init__(self, message: object = "", option: str | None = None) -> None:
+        super().__init__(message)
+        self.option = option
 
 
 class InputError(TorchcapsError, ValueError):

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from torchcaps.errors import TorchcapsError
 
 EXTRAS = {
+    "jinja2": "explain",
     "matplotlib": "explain",
     "fastapi": "explore",
     "pydantic": "explore",
@@ -19,7 +20,16 @@ EXTRAS = {
 
 
 class MissingExtraError(TorchcapsError, ModuleNotFoundError):
-    """Something is not installed that a part of the package needs; the message says what to type."""
+    """Something is not installed that a part of the package needs; the message says what to type.
+
+    Args:
+        message: the sentence.
+        name: the module that is missing.
+    """
+
+    def __init__(self, message: object = "", name: str | None = None) -> None:
+        super().__init__(message)
+        self.name = name
 
 
 def missing_extra(error: ModuleNotFoundError) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from torchcaps.commands.base import Command, say, user_errors
 
 if TYPE_CHECKING:
-    from torchcaps.analysis.explain.report import Progress
+    from torchcaps.report.reports import StepProgress
 
 EXAMPLES = """  torchcaps explain runs/quickstart-1                 then open runs/quickstart-1/explain/report.html
   torchcaps explain runs/quickstart-1 --output talk/ --images 1000
@@ -36,14 +36,14 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     with user_errors():
-        from torchcaps.analysis.explain.report import explain
+        from torchcaps.report import explain_run
         from torchcaps.training.runs import read_run_recipe
 
         own = read_run_recipe(arguments.run).data
         changes = {"name": arguments.data, "dir": arguments.data_dir}
         given = {key: value for key, value in changes.items() if value is not None}
         with _progress() as progress:
-            report = explain(
+            report = explain_run(
                 arguments.run,
                 arguments.output,
                 replace(own, **given) if given else None,
@@ -71,7 +71,7 @@ def _command(arguments: argparse.Namespace) -> str:
 
 
 @contextmanager
-def _progress() -> Iterator[Progress | None]:
+def _progress() -> Iterator[StepProgress | None]:
     """A bar on stderr, for people only."""
     if not sys.stderr.isatty():
         yield None

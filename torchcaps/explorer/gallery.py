@@ -18,9 +18,10 @@ from torchcaps.errors import InputError
 from torchcaps.explorer.schemas import Card, Sample
 from torchcaps.explorer.subjects import Subject, make_subject, to_base64
 from torchcaps.pretrained import list_pretrained, load_pretrained, pretrained_card, pretrained_samples
+from torchcaps.report.stand_ins import ImageTask, as_task
 from torchcaps.training.recipe import Recipe
 from torchcaps.training.runs import load_model, read_run_recipe
-from torchcaps.training.specs import ModelSpec, RunError
+from torchcaps.training.specs import RunError, Spec
 
 SAMPLES = 60
 OF_DIGITS = ("mnist", "mnist-mini", "multi-mnist")
@@ -61,32 +62,36 @@ def _shipped(name: str) -> Subject:
     ]
     values = pretrained_card(name)
     card = Card(**{key: values[key] for key in Card.model_fields})
-    return make_subject(name, TITLES[name], model, spec, samples, name in OF_DIGITS, card)
+    return make_subject(name, TITLES[name], model, _as_images(spec, name), samples, name in OF_DIGITS, card)
 
 
 def _of_run(run: Path, id: str, data_dir: str | None) -> Subject:  # noqa: A002 - as in the interface
     model, spec = load_model(run)
-    if not isinstance(spec, ModelSpec):
-        raise RunError(
-            f"{run} reads words; the explorer shows images. `torchcaps predict {run} --words` shows what decides."
-        )
+    task = _as_images(spec, str(run))
     if not run.is_dir():  # a weights file alone does not say where its images are
-        return make_subject(id, _name(run), model, spec)
+        return make_subject(id, _name(run), model, task)
     recipe = read_run_recipe(run)
-    samples = _test_samples(recipe, spec, data_dir)
-    return make_subject(id, f"{_name(run)} ({recipe.data.name})", model, spec, samples, recipe.data.name in OF_DIGITS)
+    samples = _test_samples(recipe, task, data_dir)
+    return make_subject(id, f"{_name(run)} ({recipe.data.name})", model, task, samples, recipe.data.name in OF_DIGITS)
 
 
-def _test_samples(recipe: Recipe, spec: ModelSpec, data_dir: str | None) -> list[Sample]:
+def _as_images(spec: Spec, name: str) -> ImageTask:
+    task = as_task(spec)
+    if isinstance(task, ImageTask):
+        return task
+    raise RunError(f"{name} reads words; the explorer shows images. `torchcaps predict` shows the words that decide.")
+
+
+def _test_samples(recipe: Recipe, task: ImageTask, data_dir: str | None) -> list[Sample]:
     """Test pictures of a run before any preparation, the same at every start; none if its data is not at hand."""
     options = replace(recipe.data, resize=None, standardize=False, crop=None, crops=1)
     if data_dir is not None:
         options = replace(options, dir=data_dir)
     try:
-        source = evaluation_source(options, "test", class_names=spec.class_names)
+        source = evaluation_source(options, "test", class_names=task.class_names)
     except DataError:
         return []
-    if source.image_shape != spec.fitted_shape or source.class_names != spec.class_names:  # it is another by now
+    if source.image_shape != task.image_shape or source.class_names != task.class_names:  # it is another by now
         return []
     order = torch.randperm(len(source), generator=torch.Generator().manual_seed(sub_seed(0, Stream.SAMPLES)))[:SAMPLES]
     batch = source.batch(order, 0)
