@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from torchcaps.analysis.iterations import Iterated, iterated
+from torchcaps.analysis.iterations import OtherIterations, vary_iterations
 from torchcaps.data.dataset import Files
 from torchcaps.data.options import DataOptions
 from torchcaps.data.registry import keep_own_options, make_image_dataset
@@ -27,7 +27,7 @@ COUNTS = (1, 2, 3, 5, 10, 20)
 AT_A_TIME = 500
 
 
-def measured(name: str, data_dir: str) -> Iterated:
+def measured(name: str, data_dir: str) -> OtherIterations:
     """Means over all test images of a shipped model's data."""
     model, _ = load_pretrained(name)
     options = keep_own_options(DataOptions(name=pretrained_card(name)["data"], options={"base": "mnist"}))
@@ -35,13 +35,15 @@ def measured(name: str, data_dir: str) -> Iterated:
     tick, parts = bars()(name, len(source)), []
     for indices in torch.arange(len(source)).split(AT_A_TIME):
         batch = source.batch(indices, 0)
-        found = iterated(model, batch.inputs, batch.labels)
+        found = vary_iterations(model, batch.inputs, batch.labels)
         assert found is not None
         parts.append((len(indices), found))
         tick(len(indices))
     total = sum(count for count, _ in parts)
-    fields = (sum(count * getattr(part, field) for count, part in parts) / total for field in Iterated._fields[1:])
-    return Iterated(parts[0][1].trained, *fields)
+    fields = (
+        sum(count * getattr(part, field) for count, part in parts) / total for field in OtherIterations._fields[1:]
+    )
+    return OtherIterations(parts[0][1].trained, *fields)
 
 
 def main() -> None:

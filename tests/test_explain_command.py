@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-import torchcaps.analysis
+import torchcaps.report
 from torchcaps.cli import main
 
 
@@ -136,8 +136,8 @@ def test_not_a_run_folder_is_one_line(tmp_path, capsys):
 
 
 def test_without_matplotlib_the_extra_is_named(explained_run, monkeypatch, capsys):
-    monkeypatch.setattr(torchcaps, "analysis", torchcaps.analysis)  # a new import would leave another one behind
-    for name in [name for name in sys.modules if name.startswith(("matplotlib", "torchcaps.analysis"))]:
+    monkeypatch.setattr(torchcaps, "report", torchcaps.report)  # a new import would leave another one behind
+    for name in [name for name in sys.modules if name.startswith(("matplotlib", "torchcaps.report"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     monkeypatch.setitem(sys.modules, "matplotlib", None)

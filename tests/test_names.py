@@ -126,7 +126,7 @@ def test_unknown_names_get_a_hint(name, hint):
 
 
 EXTRAS = ("yaml", "jsonargparse", "PIL", "pytorch_lightning", "rich", "safetensors", "tensorboardX", "torchmetrics",
-          "tqdm", "scipy", "matplotlib", "fastapi", "uvicorn", "pydantic")  # fmt: skip
+          "tqdm", "scipy", "matplotlib", "jinja2", "fastapi", "uvicorn", "pydantic")  # fmt: skip
 USES = [
     ("from torchcaps import load_pretrained; load_pretrained('mnist')", "safetensors", "train"),
     ("from torchcaps.training.runs import load_weights; load_weights('x')", "safetensors", "train"),
@@ -136,8 +136,9 @@ USES = [
     ("import torchcaps.training.checkpoints", "pytorch_lightning", "train"),
     ("from torchcaps.training.recipes import make_parser; make_parser()", "jsonargparse", "train"),
     ("from torchcaps.training.recipes import read_values; read_values('quickstart')", "yaml", "train"),
-    ("import torchcaps.analysis.pictures", "PIL", "train"),
-    ("del sys.modules['PIL']; import torchcaps.analysis.charts", "matplotlib", "explain"),
+    ("import torchcaps.report.pictures", "PIL", "train"),
+    ("del sys.modules['PIL']; import torchcaps.report.charts", "jinja2", "explain"),
+    ("del sys.modules['jinja2']; import torchcaps.report.charts", "matplotlib", "explain"),
     ("from torchcaps.explorer import create_app", "fastapi", "explore"),
 ]
 

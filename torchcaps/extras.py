@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from torchcaps.errors import TorchcapsError
 
 EXTRAS = {
+    "jinja2": "explain",
     "matplotlib": "explain",
     "fastapi": "explore",
     "pydantic": "explore",

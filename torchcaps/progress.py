@@ -9,7 +9,7 @@ Ticks = Callable[[int], None]
 """Told how many more are done."""
 
 Progress = Callable[[str, int], Ticks]
-"""From what is done, in a word or two, and how many there are, to the one that is told of each."""
+"""Called with a name for the work and the number of its pieces; gives what is to be told of every piece done."""
 
 
 def silent(_: str, __: int) -> Ticks:

@@ -23,7 +23,7 @@ from torchcaps.data.images import Source
 from torchcaps.data.memory import IN_MEMORY, make_memory_dataset
 from torchcaps.data.options import DataOptions
 from torchcaps.data.registry import make_dataset
-from torchcaps.io import write_text
+from torchcaps.io import require_inside, write_text
 from torchcaps.models import Model
 from torchcaps.pretrained import list_pretrained, weights_path
 from torchcaps.progress import Progress, silent
@@ -74,6 +74,14 @@ class Prediction(NamedTuple):
     def score(self) -> float:
         """Of that class."""
         return self.scores[0]
+
+
+class OpenData(NamedTuple):
+    """Data as a run sees it: what it is called, the data set, and a source of batches from one of its splits."""
+
+    name: str
+    dataset: Dataset
+    source: Source
 
 
 class Run:
@@ -167,8 +175,8 @@ class Run:
             Accuracy, for each class precision, recall and F1, and the confusion matrix; see
             :func:`~torchcaps.training.tasks.metrics.measure_answers`.
         """
-        name, source = self.open_data(data, split, data_dir=data_dir, crops=crops, notice=notice)
-        result = {"data": name, "split": split, **self.measure(source, progress)}
+        opened = self.open_data(data, split, data_dir=data_dir, crops=crops, notice=notice)
+        result = {"data": opened.name, "split": split, **self.measure(opened.source, progress)}
         if self.folder is not None and data is None and data_dir is None and crops is None and split == "test":
             try:
                 write_text(self.folder / "evaluation.json", json.dumps(result, indent=2) + "\n")
@@ -189,8 +197,8 @@ class Run:
         data_dir: str | None = None,
         crops: int | None = None,
         notice: Say | None = None,
-    ) -> tuple[str, Source]:
-        """Data as the model sees it, and what it is called; the arguments are those of :meth:`evaluate`."""
+    ) -> OpenData:
+        """Data as the model sees it; the arguments are those of :meth:`evaluate`."""
         options = self.recipe.data if self.recipe is not None else DataOptions()
         if data is None:
             if self.recipe is None:
@@ -212,7 +220,8 @@ class Run:
                 data if isinstance(data, Dataset) else make_memory_dataset(data, data, self.task.kind, self.classes)
             )
         files = Files(data_dir or options.dir, notice=notice)
-        return options.name, self.task.evaluation_source(dataset, split, files, crops, own=data is None)
+        source = self.task.evaluation_source(dataset, split, files, crops, own=data is None)
+        return OpenData(options.name, dataset, source)
 
     def explain(
         self,
@@ -236,9 +245,26 @@ class Run:
             command: how it was asked for, to be shown.
             progress: told before every step.
         """
-        from torchcaps.report import explain_run
+        from torchcaps.report.facts import Facts, read_facts
+        from torchcaps.report.reports import EXPLAIN, explain, make_folder, require_sensible
 
-        return explain_run(self, output, data, data_dir, images, seed, command, progress)
+        require_sensible(images, seed)
+        if output is None:
+            if self.folder is None:
+                raise RunError("a weights file has no folder: say where the report is to be written.", option="output")
+            require_inside(self.folder, EXPLAIN)
+            output = self.folder / EXPLAIN
+        with make_folder(Path(output)) as made:
+            opened = self.open_data(data, data_dir=data_dir, crops=1 if self.task.patches > 1 else None)
+            if self.recipe is None or self.folder is None:
+                facts = Facts(self.spec.name, opened.name, command=command, model_options=self.spec.options)
+            else:
+                shift = 0 if getattr(opened.dataset, "makes_canvas", False) else self.recipe.data.shift
+                facts = read_facts(self.folder, self.recipe, self.model, self.spec, opened.name, shift, command)
+            if data is not None or data_dir is not None:
+                facts = replace(facts, whole_test=None)
+            given = self.model, self.task, opened.source, made
+            return explain(*given, facts=facts, images=images, seed=seed, progress=progress)
 
     def train_more(
         self, epochs: int, folder: str | os.PathLike[str] | None = None, *, say: Say | None = None, bar: bool = False

@@ -13,8 +13,6 @@ from torchcaps.analysis.couplings import (
     dead_capsules,
     flip_rates,
     polarisation,
-    receptive_centres,
-    receptive_size,
     routing_by_layer,
     routing_flow,
 )
@@ -244,15 +242,16 @@ def test_places_are_the_middle_of_what_a_child_sees(make, size):
     ones = features.sum(dim=1).flatten()
     seen = torch.stack([torch.autograd.grad(one, image, retain_graph=True)[0][0, 0] > 0 for one in ones])
     grid, layers = tuple(features.shape[2:]), getattr(model, "conv_capsules", ())
+    flow = routing_flow(model, image.detach()[0])
     for layer in layers:  # a parent sees what its children see
         windows = layer.windows(grid)
         seen, grid = seen[windows.table()].any(dim=1), windows.out()
-    places = receptive_centres(model, grid).flatten(0, 1)
+    places = flow.places.flatten(0, 1)
     field = 1
     for layer in reversed([*convs, *layers]):
         kernel, stride = layer.kernel_size[0], layer.stride[0]
         field = (field - 1) * stride + kernel
-    assert receptive_size(model) == (field, field)
+    assert flow.patch == (field, field)
     for (row, column), pixels in zip(places.tolist(), seen, strict=True):
         for centre, along in ((row, pixels.any(dim=1)), (column, pixels.any(dim=0))):
             first, last = int(along.nonzero().min()), int(along.nonzero().max())

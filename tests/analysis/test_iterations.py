@@ -7,7 +7,7 @@ import torch
 
 from torchcaps import create_model
 from torchcaps.analysis.couplings import routing_by_layer
-from torchcaps.analysis.iterations import _summed_up, iterated
+from torchcaps.analysis.iterations import _sum_up, vary_iterations
 
 IMAGES = torch.rand(5, 1, 28, 28, generator=torch.Generator().manual_seed(0))
 LABELS = torch.tensor([0, 1, 2, 3, 0])
@@ -25,7 +25,7 @@ LABELS = torch.tensor([0, 1, 2, 3, 0])
 )
 def test_each_number_is_a_model_with_so_many_iterations(name, options):
     model = create_model(name, (1, 28, 28), 4, **options).eval()
-    found = iterated(model, IMAGES, LABELS, most=6)
+    found = vary_iterations(model, IMAGES, LABELS, most=6)
     assert found.trained == model.class_capsules.routing.iterations
     assert found.entropy.shape == (6,)
     for count in (1, 3, 6):
@@ -47,7 +47,7 @@ def test_sums_by_hand():
     """Two iterations, two images of two objects among three classes; the second iteration changes one answer."""
     activation = torch.tensor([[[0.9, 0.8, 0.1], [0.1, 0.7, 0.5]], [[0.9, 0.3, 0.6], [0.2, 0.8, 0.6]]])
     zeros = torch.zeros(2, 2)
-    found = _summed_up(1, zeros, zeros + 0.5, activation, torch.tensor([[1, 0], [2, 1]]))
+    found = _sum_up(1, zeros, zeros + 0.5, activation, torch.tensor([[1, 0], [2, 1]]))
     assert found.accuracy.tolist() == [1.0, 0.5]
     assert found.changed.tolist() == [0.0, 0.5]
     assert found.present.tolist() == pytest.approx([(0.9 + 0.8 + 0.7 + 0.5) / 4, (0.9 + 0.3 + 0.8 + 0.6) / 4])
@@ -57,7 +57,7 @@ def test_sums_by_hand():
 
 def test_the_first_iteration_is_uniform_and_the_model_stays_as_it_was():
     model = create_model("capsnet-small", (1, 28, 28), 4)
-    found = iterated(model, IMAGES, LABELS)
+    found = vary_iterations(model, IMAGES, LABELS)
     assert found.entropy.shape == (20,)
     assert float(found.entropy[0]) == pytest.approx(math.log(4), abs=1e-5)
     assert model.class_capsules.routing.iterations == 3
@@ -67,4 +67,4 @@ def test_the_first_iteration_is_uniform_and_the_model_stays_as_it_was():
 @pytest.mark.parametrize("routing", ["uniform", "random", {"name": "optimized", "alpha": [1.0, 0.5, 0.25]}])
 def test_where_there_is_no_other_number(routing):
     model = create_model("capsnet-small", (1, 28, 28), 4, routing=routing)
-    assert iterated(model, IMAGES, LABELS) is None
+    assert vary_iterations(model, IMAGES, LABELS) is None

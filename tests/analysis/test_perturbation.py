@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from torchcaps.analysis.perturbation import STEPS, describe_dimension, perturbed_images, pose_effects, properties
+from torchcaps.analysis.perturbation import STEPS, describe_dimension, perturb_images, pose_effects, properties
 from torchcaps.layers import ReconstructionDecoder
 
 SIZE, NUMBERS, CLASSES = 48, 5, 3
@@ -40,7 +40,7 @@ def test_steps_are_those_of_the_paper():
 def test_one_number_of_one_capsule_is_changed_and_all_others_are_zero():
     decoder = ReconstructionDecoder(CLASSES, NUMBERS, (2, 6, 7), hidden=[11])
     pose, classes = poses(4)
-    found = perturbed_images(decoder, pose, classes, steps=(-0.1, 0.0, 0.3))
+    found = perturb_images(decoder, pose, classes, steps=(-0.1, 0.0, 0.3))
     assert found.shape == (4, NUMBERS, 3, 2, 6, 7)
     for image in range(4):
         for number in range(NUMBERS):
@@ -131,9 +131,9 @@ def test_many_images_give_what_they_give_in_parts():
 def test_bad_input_is_refused():
     pose, classes = poses(2)
     with pytest.raises(ValueError, match="one class index per image"):
-        perturbed_images(Bars(), pose, classes[:1])
+        perturb_images(Bars(), pose, classes[:1])
     with pytest.raises(ValueError, match="0 … 2"):
-        perturbed_images(Bars(), pose, classes + 5)
+        perturb_images(Bars(), pose, classes + 5)
     with pytest.raises(ValueError, match="at least one"):
         pose_effects(Bars(), pose[:0], classes[:0])
 

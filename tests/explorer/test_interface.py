@@ -8,7 +8,7 @@ import torch
 from asking import ask, info, packed, refusal, unpacked
 
 from torchcaps.analysis.couplings import routing_flow
-from torchcaps.explorer.schemas import Look, Models, Routing, Samples
+from torchcaps.explorer.schemas import Look, Models, RoutedPicture, Samples
 from torchcaps.pretrained import list_pretrained, load_pretrained, pretrained_card, pretrained_samples
 
 NAMES = list_pretrained()
@@ -168,7 +168,7 @@ def test_what_is_no_picture_is_refused(client, what, pixels, said):
 @EVERY
 def test_routing_shares_out_every_part_at_every_step(client, name):
     about, sample = info(client, name), samples(client, name)[5]
-    routing = Routing.model_validate(ask(client, name, "routing", pixels=sample["pixels"]))
+    routing = RoutedPicture.model_validate(ask(client, name, "routing", pixels=sample["pixels"]))
     assert len(routing.steps) == about["iterations"]
     for step in routing.steps:
         coupling = np.array(step.coupling)

@@ -108,13 +108,13 @@ LIES = '{"epochs": 1e999, "accuracy": NaN, "images": -1, "pictures": ["../../x"]
 @pytest.mark.parametrize("text", ["[" * 100_000, "5", "[]", LIES, "\0"])
 def test_notes_of_a_run_are_not_believed(name, text, run, harmless, monkeypatch):
     """Explaining fails only where the report would be."""
-    from torchcaps.analysis.explain import header, report
+    from torchcaps.report import facts, reports
 
     (run / name).parent.mkdir(exist_ok=True)
     (run / name).write_text(text)
-    header._epochs_trained(run)
-    header._whole_test(run)
-    assert report._listed_pictures(run / "explain") == set()
+    facts.read_epochs(run)
+    facts.read_evaluation(run)
+    assert reports.list_pictures(run / "explain") == set()
 
 
 VALUES = [None, [], {}, "x", 5, -1, 10**12, 1e300, True, ["a"], {"a": {"b": []}}, "\x1b[31m", [[[]]], "9" * 100_000]

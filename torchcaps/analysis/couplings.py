@@ -9,15 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.analysis.gradients import evaluating
-from torchcaps.analysis.receptive import ImageCapsules, receptive_centres, receptive_size
+from torchcaps.analysis.receptive import Window, centre_positions, watch_fields, widen
 from torchcaps.capsules import Capsules
 from torchcaps.errors import InputError
-from torchcaps.layers import CapsuleConv2d, CapsuleLinear, ClassCapsules
-from torchcaps.models.capsnet import CapsNet
-from torchcaps.models.matrix_capsnet import MatrixCapsNet
+from torchcaps.models.base import CapsuleModel, RoutedLayer
 from torchcaps.ops.result import RoutingTrace
-
-CapsuleLayer = CapsuleLinear | CapsuleConv2d | ClassCapsules
 
 DEAD = 0.01
 """A capsule that is never more active than this is dead."""
@@ -111,28 +107,31 @@ def routing_by_layer(model: nn.Module, images: Tensor, batch: int = 64) -> list[
     """How each layer of capsules routes images ``[N, C, H, W]``, from the first to the class capsules.
 
     Args:
-        model: a CapsNet or a MatrixCapsNet.
+        model: a :class:`~torchcaps.models.base.CapsuleModel`.
         images: as the model takes them.
         batch: images at a time.
     """
-    model = require_image_capsules(model)
+    capsule_model = require_capsule_model(model)
     if not len(images):
         raise InputError("routing is measured as a mean over images: give at least one.")
-    layers = _routed_layers(model)
-    found: dict[str, list[_Measured]] = {name: [] for name, _ in layers}
+    layers = capsule_model.capsule_layers()
+    measured: dict[str, list[_Measured]] = {name: [] for name, _ in layers}
     with evaluating(model), torch.inference_mode():
         for some in torch.split(images, batch):
-            capsules = model.primary_capsules(some)
+            capsules = capsule_model.primary_capsules(some)
             for name, layer in layers:
-                count = batch if isinstance(layer, CapsuleLinear) else _AT_ONCE
-                parts = zip(torch.split(capsules.pose, count), torch.split(capsules.activation, count), strict=True)
-                for pose, activation in parts:
-                    some_capsules = Capsules(pose, activation)
-                    found[name].append(_measured(layer, some_capsules, traced(layer, some_capsules)))
+                on_grid = hasattr(layer, "compete")  # the votes of many windows are stored there
+                for part in _split(capsules, _AT_ONCE if on_grid else batch):
+                    measured[name].append(_measure(layer, part, trace_layer(layer, part)))
                 capsules = layer(capsules)
-    objects = model.objects if isinstance(model, CapsNet) else 1
+    objects = getattr(model, "objects", 1)
     last = layers[-1][0]
-    return [_summed_up(name, parts, objects if name == last else None) for name, parts in found.items()]
+    return [_sum_up(name, parts, objects if name == last else None) for name, parts in measured.items()]
+
+
+def _split(capsules: Capsules, count: int) -> list[Capsules]:
+    pairs = zip(torch.split(capsules.pose, count), torch.split(capsules.activation, count), strict=True)
+    return [Capsules(pose, activation) for pose, activation in pairs]
 
 
 class Flow(NamedTuple):
@@ -162,41 +161,70 @@ class Flow(NamedTuple):
 
 def routing_flow(model: nn.Module, image: Tensor, iterations: int | None = None) -> Flow:
     """Follow one image ``[C, H, W]`` into the class capsules, iteration by iteration, or for another number of them."""
-    model = require_image_capsules(model)
+    capsule_model = require_capsule_model(model)
     if image.dim() != 3:
         raise InputError(f"one image has shape [channels, height, width], got {tuple(image.shape)}.")
+    height, width = image.shape[1:]
     with evaluating(model), torch.inference_mode():
-        children = class_children(model, image[None])
-        trace = traced(model.class_capsules, children, iterations)
-        measured = _measured(model.class_capsules, children, trace)
-    grid = children.activation.shape[1:]  # H, W, T
-    steps, classes = trace.activation.shape[0], model.classes
+        with watch_fields(model, (height, width)) as known:
+            capsules = capsule_model.primary_capsules(image[None])
+        size = _grid_size(capsules)
+        fields = known[size]
+        *below, (_, class_layer) = capsule_model.capsule_layers()
+        for _, layer in below:  # a parent sees what its children see
+            windows = layer.windows(size)
+            fields = widen(fields, list(map(Window, windows.kernel, windows.stride, windows.padding)))
+            capsules, size = layer(capsules), _pair(windows.out())
+        trace = trace_layer(class_layer, capsules, iterations)
+        measured = _measure(class_layer, capsules, trace)
+    steps, classes = trace.activation.shape[0], trace.activation.shape[-1]
     return Flow(
-        trace.coupling.reshape(steps, *grid, classes),
-        children.activation[0],
+        trace.coupling.reshape(steps, *size, -1, classes),
+        capsules.activation.reshape(*size, -1),
         trace.activation.reshape(steps, classes),
         measured.entropy[:, 0],
         measured.agreement[:, 0],
         measured.agreements[:, 0],
-        receptive_centres(model, (grid[0], grid[1])),
-        receptive_size(model),
+        centre_positions(fields, size),
+        (fields[0].side, fields[1].side),
     )
 
 
-def require_image_capsules(model: nn.Module) -> ImageCapsules:
+def _grid_size(capsules: Capsules) -> tuple[int, int]:
+    if capsules.activation.dim() != 4:
+        raise InputError(
+            "primary_capsules(images) of a model that is looked into gives capsules on a grid, activation "
+            f"[batch, height, width, types]; got {tuple(capsules.activation.shape)}."
+        )
+    return _pair(tuple(capsules.activation.shape[1:3]))
+
+
+def _pair(size: tuple[int, ...]) -> tuple[int, int]:
+    height, width = size
+    return height, width
+
+
+def require_capsule_model(model: nn.Module) -> CapsuleModel:
     """Raise unless the routing of this model can be followed; return it."""
-    if isinstance(model, CapsNet | MatrixCapsNet):
+    if isinstance(model, CapsuleModel):
         return model
     raise InputError(
-        f"the routing of images can be followed in a CapsNet or a MatrixCapsNet; a {type(model).__name__} has no "
-        "capsules on an image grid."
+        f"a {type(model).__name__} has no capsules of images to look into: it would have the methods "
+        "primary_capsules(images) and capsule_layers(), see torchcaps.models.base.CapsuleModel."
     )
 
 
-def class_children(model: ImageCapsules, images: Tensor) -> Capsules:
-    """What is routed to the class capsules: images ``[B, C, H, W]`` → capsules on a grid."""
+def class_children(model: CapsuleModel, images: Tensor) -> Capsules:
+    """What is routed to the class capsules: images ``[B, C, H, W]`` → capsules."""
     capsules = model.primary_capsules(images)
-    return model.conv_capsules(capsules) if isinstance(model, MatrixCapsNet) else capsules
+    for _, layer in model.capsule_layers()[:-1]:
+        capsules = layer(capsules)
+    return capsules
+
+
+def class_layer(model: CapsuleModel) -> RoutedLayer:
+    """The layer of the class capsules."""
+    return model.capsule_layers()[-1][1]
 
 
 class _Measured(NamedTuple):
@@ -213,33 +241,24 @@ class _Measured(NamedTuple):
     largest_entropy: float
 
 
-def _routed_layers(model: ImageCapsules) -> list[tuple[str, CapsuleLayer]]:
-    between = model.conv_capsules if isinstance(model, MatrixCapsNet) else ()
-    named: list[tuple[str, CapsuleLayer]] = []
-    for at, layer in enumerate(between):
-        assert isinstance(layer, CapsuleConv2d)
-        named.append((f"conv_capsules.{at}", layer))
-    return [*named, ("class_capsules", model.class_capsules)]
-
-
-def traced(layer: CapsuleLayer, capsules: Capsules, iterations: int | None = None) -> RoutingTrace:
+def trace_layer(layer: RoutedLayer, capsules: Capsules, iterations: int | None = None) -> RoutingTrace:
     """Every iteration of a layer, of another number of them if one is given."""
     trace = layer.route(capsules, trace=True, iterations=iterations).trace
     assert trace is not None  # it was asked for
     return trace
 
 
-def _measured(layer: CapsuleLayer, capsules: Capsules, trace: RoutingTrace) -> _Measured:
+def _measure(layer: RoutedLayer, capsules: Capsules, trace: RoutingTrace) -> _Measured:
     votes = layer.votes(capsules)
     coupling, poses, parents = trace.coupling, trace.pose, trace.activation
-    if isinstance(layer, CapsuleLinear):  # one window over everything, with one type at every place
+    if votes.dim() == 4:  # of a plain set: one window over everything, with one type at every place
         votes, coupling = votes[:, None, :, None], coupling[:, :, None, :, None]  # [b, P, W, T, J, D], [r, …, J]
         poses, parents = poses[:, :, None], parents[:, :, None]  # [r, b, P, J, D], [r, b, P, J]
     sums = torch.einsum("rbpwtj,bpwtjd->rbpjd", coupling, votes)
     agreeing = (sums * nn.functional.normalize(poses, dim=-1)).sum(dim=-1).flatten(2)  # [r, b, P·J]
     sent = torch.einsum("rbpwtj,bpwtj->rbpj", coupling, votes.norm(dim=-1)).flatten(2)  # [r, b, P·J]
     received = coupling[-1].sum(dim=(2, 3))  # [b, P, J]
-    by_child, choices = _by_child(layer, capsules, coupling)
+    by_child, choices = _choices_by_child(layer, capsules, coupling)
     return _Measured(
         coupling_entropy(by_child),
         polarisation(by_child, choices),
@@ -253,10 +272,10 @@ def _measured(layer: CapsuleLayer, capsules: Capsules, trace: RoutingTrace) -> _
     )
 
 
-def _by_child(layer: CapsuleLayer, capsules: Capsules, coupling: Tensor) -> tuple[Tensor, Tensor]:
+def _choices_by_child(layer: RoutedLayer, capsules: Capsules, coupling: Tensor) -> tuple[Tensor, Tensor]:
     """Couplings ``[r, b, P, W, T, J]`` as choices ``[r, b, N, K]``, and how many parents there are for each ``[N]``."""
     windows, places, types, parents = coupling.shape[2:]
-    if isinstance(layer, CapsuleLinear) or windows == 1 or layer.compete == "types":
+    if windows == 1 or getattr(layer, "compete", "types") == "types":
         return coupling.flatten(2, 4), coupling.new_full((windows * places * types,), parents)
     table = layer.windows(tuple(capsules.activation.shape[1:-1])).table(coupling.device)  # [P, W]: positions
     positions = math.prod(capsules.activation.shape[1:-1])
@@ -269,7 +288,7 @@ def _by_child(layer: CapsuleLayer, capsules: Capsules, coupling: Tensor) -> tupl
     return seen.movedim(4, 3).flatten(4).flatten(2, 3), choices.repeat_interleave(types).to(coupling.dtype)
 
 
-def _summed_up(name: str, parts: list[_Measured], objects: int | None) -> LayerRouting:
+def _sum_up(name: str, parts: list[_Measured], objects: int | None) -> LayerRouting:
     """All images together; ``objects`` are given for the class layer."""
 
     def whole(field: str, dim: int) -> Tensor:

@@ -11,9 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torchcaps.analysis.gradients import evaluating
+from torchcaps.analysis.probes import linear_probe_r2
 from torchcaps.checks import require_choice
 from torchcaps.errors import InputError
-from torchcaps.training.metrics import correct
+from torchcaps.training.tasks.metrics import grade
 
 TRANSFORMATIONS: dict[str, tuple[float, ...]] = {
     "shift right": (-4.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 4.0),
@@ -26,17 +27,10 @@ TRANSFORMATIONS: dict[str, tuple[float, ...]] = {
 UNCHANGED = {"shift right": 0.0, "shift down": 0.0, "rotate": 0.0, "scale": 1.0}
 """The amount of each kind that leaves an image as it is."""
 
-PENALTY = 1e-6
-"""Of the probe's squared weights, per item and for features of variance one: only so that it can always be solved."""
-PENALTIES = (PENALTY, 1e-3, 0.01, 0.03, 0.1, 0.3, 1.0)
-"""Among which one is chosen where it is known which items belong together: with few images a free probe overfits."""
-
-_FOLDS = 4
-
 _AT_ONCE = 256
 
 
-def transformed(images: Tensor, kind: str, amount: float) -> Tensor:
+def transform(images: Tensor, kind: str, amount: float) -> Tensor:
     """Images shifted, turned or scaled about their centre, bilinear, with darkness from outside.
 
     What comes in is black: 0, or in standardised images the darkest pixel. Shifts by whole pixels and the identity are
@@ -58,13 +52,13 @@ def transformed(images: Tensor, kind: str, amount: float) -> Tensor:
     if amount == UNCHANGED[kind]:
         return images
     dark = images.flatten(1).amin(dim=1).clamp_max(0)[:, None, None, None]
-    return _moved(images - dark, kind, amount) + dark
+    return _move(images - dark, kind, amount) + dark
 
 
-def _moved(images: Tensor, kind: str, amount: float) -> Tensor:
+def _move(images: Tensor, kind: str, amount: float) -> Tensor:
     """The same with zeros from outside."""
     if kind.startswith("shift"):
-        return _shifted(images, amount, -1 if kind == "shift right" else -2)
+        return _shift(images, amount, -1 if kind == "shift right" else -2)
     turn, zoom = (math.radians(amount), 1.0) if kind == "rotate" else (0.0, 1 / amount)
     cos, sin = zoom * math.cos(turn), zoom * math.sin(turn)
     height, width = images.shape[-2:]
@@ -75,7 +69,7 @@ def _moved(images: Tensor, kind: str, amount: float) -> Tensor:
     return F.grid_sample(images, grid.expand(len(images), -1, -1, -1), align_corners=False)
 
 
-def _shifted(images: Tensor, amount: float, dim: int) -> Tensor:
+def _shift(images: Tensor, amount: float, dim: int) -> Tensor:
     """By whole pixels, and between two of them a mixture of both."""
     whole = math.floor(amount)
     part = amount - whole
@@ -97,7 +91,7 @@ class Movement(NamedTuple):
         activation: ``[A]``, mean over the images.
         accuracy: ``[A]``; for several objects all of them must be found.
         probe_r2: how well the amount can be read from poses of images that the probe has not seen, by
-            :func:`linear_probe_r2`: 1 exactly, 0 no better than the mean of the amounts.
+            :func:`~torchcaps.analysis.probes.linear_probe_r2`: 1 exactly, 0 no better than the mean of the amounts.
         shuffled_r2: the same for amounts that were dealt out at random: what this number of images gives by chance,
             about 0 or below.
     """
@@ -111,7 +105,7 @@ class Movement(NamedTuple):
     shuffled_r2: float
 
 
-def movements(
+def measure_movements(
     model: nn.Module, images: Tensor, labels: Tensor, kinds: Sequence[str] = tuple(TRANSFORMATIONS), seed: int = 0
 ) -> list[Movement]:
     """Transform images by all amounts, and watch the capsule of each image's class.
@@ -134,40 +128,41 @@ def movements(
     first = labels if labels.dim() == 1 else labels[:, 0]
     shuffle = torch.Generator().manual_seed(seed)
     train = _half_of_each_class(first, shuffle)
-    found = []
+    measured = []
     with evaluating(model), torch.inference_mode():
-        before = _watched(model, images, labels)
+        before = _watch(model, images, labels)
         for kind in kinds:
             require_choice("transformation", kind, TRANSFORMATIONS)
             seen = [
-                before if amount == UNCHANGED[kind] else _watched(model, transformed(images, kind, amount), labels)
+                before if amount == UNCHANGED[kind] else _watch(model, transform(images, kind, amount), labels)
                 for amount in TRANSFORMATIONS[kind]
             ]
-            found.append(_movement(kind, seen, before, first, train, shuffle))
-    return found
+            measured.append(_sum_up(kind, seen, before, first, train, shuffle))
+    return measured
 
 
-class _Watched(NamedTuple):
+class _Seen(NamedTuple):
     pose: Tensor  # [B, D]
     activation: Tensor  # [B]
     right: Tensor  # [B]
 
 
-def _watched(model: nn.Module, images: Tensor, labels: Tensor) -> _Watched:
+def _watch(model: nn.Module, images: Tensor, labels: Tensor) -> _Seen:
     """The capsule of the first label of each image."""
     parts = []
-    for some, of in zip(torch.split(images, _AT_ONCE), torch.split(labels, _AT_ONCE), strict=True):
+    for some, some_labels in zip(torch.split(images, _AT_ONCE), torch.split(labels, _AT_ONCE), strict=True):
         output = model(some)
         if output.capsules is None:
             raise InputError(f"poses are watched here, but a {type(model).__name__} has no capsules.")
-        rows, first = torch.arange(len(of)), of if of.dim() == 1 else of[:, 0]
+        rows = torch.arange(len(some))
+        first = some_labels if some_labels.dim() == 1 else some_labels[:, 0]
         pose, activation = output.capsules.pose[rows, first].flatten(1), output.capsules.activation[rows, first]
-        parts.append(_Watched(pose, activation, correct(output, of)))
-    return _Watched(*(torch.cat(field) for field in zip(*parts, strict=True)))
+        parts.append(_Seen(pose, activation, grade(output, some_labels)))
+    return _Seen(*(torch.cat(field) for field in zip(*parts, strict=True)))
 
 
-def _movement(
-    kind: str, seen: list[_Watched], before: _Watched, classes: Tensor, train: Tensor, shuffle: torch.Generator
+def _sum_up(
+    kind: str, seen: list[_Seen], before: _Seen, classes: Tensor, train: Tensor, shuffle: torch.Generator
 ) -> Movement:
     amounts = torch.tensor(TRANSFORMATIONS[kind])
     poses = torch.stack([at.pose for at in seen])  # [A, B, D]
@@ -194,65 +189,3 @@ def _half_of_each_class(classes: Tensor, shuffle: torch.Generator) -> Tensor:
     for one in set(classes.tolist()):
         train[order[classes[order] == one][::2]] = True
     return train
-
-
-def linear_probe_r2(
-    features: Tensor, target: Tensor, groups: Tensor, train: Tensor, items: Tensor | None = None
-) -> float:
-    r"""How well a number can be read from features by a linear map, judged on items that it was not fitted to.
-
-    ::
-
-        R² = 1 − Σ (y − ŷ)² / Σ (y − ȳ)²          ŷ = w·x + b by least squares, w and b of each group's own
-
-    with sums over the items that are held out and ȳ their group's mean. 1: exactly; 0: no better than the mean; below:
-    worse. Alain & Bengio 2016, arXiv 1610.01644, call such readers probes.
-
-    Args:
-        features: of each item.
-        target: what to read.
-        groups: which items share a map, such as those of a class. A group without items on either side is left out.
-        train: which items the maps are fitted to.
-        items: what each one is a version of, such as the image that was moved. Given, a ridge penalty is chosen
-            among :data:`PENALTIES` by four-fold cross-validation on the items of ``train`` alone, with all versions in
-            the same fold; not given, it is next to none.
-
-    Shapes:
-        features ``[N, D]``, target ``[N]``, groups and items int ``[N]``, train bool ``[N]`` → a number, NaN if
-        nothing is held out or the target does not vary.
-    """
-    features, target = features.double(), target.double()
-    penalty = PENALTY if items is None else _chosen_penalty(features, target, groups, train, items)
-    wrong = spread = 0.0
-    for group in set(groups.tolist()):
-        fit, judge = (groups == group) & train, (groups == group) & ~train
-        if not fit.any() or not judge.any():
-            continue
-        predicted = _fitted(features[fit], target[fit], features[judge], penalty)
-        wrong += float((target[judge] - predicted).square().sum())
-        spread += float((target[judge] - target[judge].mean()).square().sum())
-    return 1 - wrong / spread if spread > 0 else math.nan
-
-
-def _chosen_penalty(features: Tensor, target: Tensor, groups: Tensor, train: Tensor, items: Tensor) -> float:
-    """The penalty with the least error on items that were left out, of those that probes are fitted to."""
-    errors = dict.fromkeys(PENALTIES, 0.0)
-    for group in set(groups.tolist()):
-        own = (groups == group) & train
-        x, y = features[own], target[own]
-        kinds, of = torch.unique(items[own], return_inverse=True)
-        for fold in range(min(_FOLDS, len(kinds)) if len(kinds) > 1 else 0):
-            out = of % _FOLDS == fold
-            for penalty in PENALTIES:
-                errors[penalty] += float((y[out] - _fitted(x[~out], y[~out], x[out], penalty)).square().sum())
-    return min(PENALTIES, key=lambda penalty: errors[penalty])
-
-
-def _fitted(features: Tensor, target: Tensor, others: Tensor, penalty: float) -> Tensor:
-    """Ridge regression on standardised features; what does not vary stays out."""
-    centre, deviation = features.mean(dim=0), features.std(dim=0, correction=0)
-    scale = torch.where(deviation > 1e-9, 1 / deviation.clamp_min(1e-9), 0)
-    x, y = (features - centre) * scale, target - target.mean()
-    ridge = penalty * len(x) * torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
-    weight: Tensor = torch.linalg.solve(x.T @ x + ridge, x.T @ y)
-    return (others - centre) * scale @ weight + target.mean()

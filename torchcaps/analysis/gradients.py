@@ -62,8 +62,8 @@ def gradient_norms(model: nn.Module, batch: Batch, loss: CapsuleLoss) -> list[La
         raise InputError("the model has no parameter that is learned, so there are no gradients to measure.")
     with evaluating(model), torch.enable_grad(), _order_of_use(model) as used:
         parts = loss(model(batch.inputs, batch.labels), batch.labels, batch.targets)
-        found = torch.autograd.grad(parts.total, learned, allow_unused=True)
-    gradients = dict(zip(learned, found, strict=True))
+        values = torch.autograd.grad(parts.total, learned, allow_unused=True)
+    gradients = dict(zip(learned, values, strict=True))
     layers, seen, position = [], set(), -1
     for name, module in model.named_modules():
         # A part that is not called by itself, such as a routing, belongs after the one that is registered before it.
@@ -71,11 +71,11 @@ def gradient_norms(model: nn.Module, batch: Batch, loss: CapsuleLoss) -> list[La
         own = [parameter for parameter in module.parameters(recurse=False) if parameter not in seen]
         seen.update(own)
         if own:
-            layers.append((position, _measured(name, own, gradients)))
+            layers.append((position, _measure(name, own, gradients)))
     return [layer for _, layer in sorted(layers, key=lambda pair: pair[0])]
 
 
-def _measured(name: str, own: list[nn.Parameter], gradients: Mapping[nn.Parameter, Tensor | None]) -> LayerGradient:
+def _measure(name: str, own: list[nn.Parameter], gradients: Mapping[nn.Parameter, Tensor | None]) -> LayerGradient:
     gradient = _norm([gradients.get(parameter) for parameter in own])
     weight = _norm([parameter.detach() for parameter in own])
     ratio = gradient / weight if weight > 0 else math.nan
@@ -90,7 +90,7 @@ def _norm(tensors: list[Tensor | None]) -> float:
 
 @contextmanager
 def _order_of_use(model: nn.Module) -> Iterator[dict[nn.Module, int]]:
-    """A dictionary that says, after a forward pass in this context, as the how-manyth each module was called."""
+    """The order in which modules are called in this context: 0 for the first one, 1 for the next."""
     used: dict[nn.Module, int] = {}
 
     def note(module: nn.Module, _: object) -> None:

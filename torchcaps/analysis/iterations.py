@@ -9,20 +9,22 @@ from torch import Tensor, nn
 
 from torchcaps.analysis.couplings import (
     class_children,
+    class_layer,
     coupling_entropy,
     polarisation,
-    require_image_capsules,
-    traced,
+    require_capsule_model,
+    trace_layer,
 )
 from torchcaps.analysis.gradients import evaluating
-from torchcaps.layers import CapsuleLinear
+from torchcaps.models.output import ModelOutput
+from torchcaps.training.tasks.metrics import grade
 
 MOST_ITERATIONS = 20
 
 _AT_ONCE = 16  # images whose votes and couplings of all iterations are stored
 
 
-class Iterated(NamedTuple):
+class OtherIterations(NamedTuple):
     """The class layer after 1, 2, …, r iterations; means over the images.
 
     A run of t iterations is the beginning of a longer one, so one run of r tells all of them.
@@ -46,13 +48,15 @@ class Iterated(NamedTuple):
     absent: Tensor
 
 
-def iterated(model: nn.Module, images: Tensor, labels: Tensor, most: int = MOST_ITERATIONS) -> Iterated | None:
+def vary_iterations(
+    model: nn.Module, images: Tensor, labels: Tensor, most: int = MOST_ITERATIONS
+) -> OtherIterations | None:
     """Route images with 1 to ``most`` iterations; weights and all layers below the classes stay as they are.
 
     Paik et al. 2019, arXiv 1907.13327, find that further iterations polarise the couplings and hardly change answers.
 
     Args:
-        model: a CapsNet or a MatrixCapsNet.
+        model: a :class:`~torchcaps.models.base.CapsuleModel`.
         images: as the model takes them.
         labels: class indices.
         most: iterations; at least as many as the network was trained with are made.
@@ -61,33 +65,34 @@ def iterated(model: nn.Module, images: Tensor, labels: Tensor, most: int = MOST_
         images ``[N, C, H, W]``, labels ``[N]`` or ``[N, M]``; None for a routing without iterations, or with a schedule
         that ends before.
     """
-    model = require_image_capsules(model)
-    layer = model.class_capsules
+    capsule_model = require_capsule_model(model)
+    layer = class_layer(capsule_model)
     trained = getattr(layer.routing, "iterations", None)
     if trained is None:
         return None
     parts: list[tuple[Tensor, Tensor, Tensor]] = []
     with evaluating(model), torch.inference_mode():
         for some in torch.split(images, _AT_ONCE):
-            children = class_children(model, some)
+            children = class_children(capsule_model, some)
             try:
-                trace = traced(layer, children, max(most, trained))
+                trace = trace_layer(layer, children, max(most, trained))
             except ValueError:
                 return None
-            if not isinstance(layer, CapsuleLinear):  # one window over everything
-                trace = trace._replace(coupling=trace.coupling.flatten(2, 4), activation=trace.activation[:, :, 0])
-            parts.append((coupling_entropy(trace.coupling), polarisation(trace.coupling), trace.activation))
+            steps, count, classes = *trace.activation.shape[:2], trace.activation.shape[-1]
+            coupling = trace.coupling.reshape(steps, count, -1, classes)  # one window over everything
+            activation = trace.activation.reshape(steps, count, classes)
+            parts.append((coupling_entropy(coupling), polarisation(coupling), activation))
     entropy, polarised, activation = (torch.cat(values, dim=1) for values in zip(*parts, strict=True))
-    return _summed_up(trained, entropy, polarised, activation, labels.view(len(labels), -1))
+    return _sum_up(trained, entropy, polarised, activation, labels.view(len(labels), -1))
 
 
-def _summed_up(trained: int, entropy: Tensor, polarised: Tensor, activation: Tensor, labels: Tensor) -> Iterated:
+def _sum_up(trained: int, entropy: Tensor, polarised: Tensor, activation: Tensor, labels: Tensor) -> OtherIterations:
     """Entropy and polarisation ``[r, N]``, activation ``[r, N, J]``, labels ``[N, M]``."""
     answers = activation.topk(labels.shape[1], dim=-1).indices.sort(dim=-1).values  # [r, N, M]
     shown = torch.zeros(activation.shape[1:], dtype=torch.bool).scatter_(1, labels, True)  # [N, J]
-    return Iterated(
+    return OtherIterations(
         trained,
-        (answers == labels.sort(dim=-1).values).all(dim=-1).double().mean(dim=1),
+        torch.stack([grade(ModelOutput(scores), labels).double().mean() for scores in activation]),
         (answers != answers[trained - 1]).any(dim=-1).double().mean(dim=1),
         entropy.mean(dim=1),
         polarised.mean(dim=1),

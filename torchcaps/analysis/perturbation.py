@@ -8,9 +8,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from torchcaps.analysis.answers import ImageAnswers
 from torchcaps.analysis.moments import Shape, shape_of
+from torchcaps.data.images import place
+from torchcaps.data.randomness import random_integers
 from torchcaps.errors import InputError
-from torchcaps.layers import ReconstructionDecoder
+from torchcaps.models.base import Decoder
 
 STEPS: tuple[float, ...] = tuple(round(0.05 * step, 2) for step in range(-5, 6))
 """What is added to one number of a pose: −0.25 … 0.25 in steps of 0.05 (Sabour et al. 2017, §5.1)."""
@@ -31,7 +34,11 @@ STILL = 1e-4
 FADES = 0.15
 """A row of pictures whose brightest pixel loses more than this part of itself dissolves, whatever else it does."""
 
+MOST_IMAGES = 16
+"""Of a class that are measured."""
+
 _AT_ONCE = 16  # images, each of which becomes 16 × 11
+_SHIFTED_COPIES = 4  # of each image, to know how much a property varies in training
 
 
 class Effects(NamedTuple):
@@ -56,9 +63,7 @@ class Effects(NamedTuple):
     fading: Tensor
 
 
-def perturbed_images(
-    decoder: ReconstructionDecoder, pose: Tensor, classes: Tensor, steps: Sequence[float] = STEPS
-) -> Tensor:
+def perturb_images(decoder: Decoder, pose: Tensor, classes: Tensor, steps: Sequence[float] = STEPS) -> Tensor:
     """Decode the capsule of one class with one of its numbers changed; all other capsules are zero.
 
     Sabour et al. 2017, arXiv 1710.09829, §5.1 and figure 4.
@@ -90,9 +95,7 @@ def perturbed_images(
     return images
 
 
-def pose_effects(
-    decoder: ReconstructionDecoder, pose: Tensor, classes: Tensor, natural: Tensor | None = None
-) -> Effects:
+def pose_effects(decoder: Decoder, pose: Tensor, classes: Tensor, natural: Tensor | None = None) -> Effects:
     """Measure every number of the poses, over all given images or those of one class.
 
     Args:
@@ -111,12 +114,12 @@ def pose_effects(
     steps = torch.tensor(STEPS, dtype=pose.dtype, device=pose.device)
     line = (steps - steps.mean()) / (steps - steps.mean()).square().sum()  # times the values: the slope
     changes, unchanged, peaks = [], [], []
-    for some, of in zip(torch.split(pose, _AT_ONCE), torch.split(classes, _AT_ONCE), strict=True):
-        images = perturbed_images(decoder, some, of).mean(dim=-3)  # [b, D, S, H, W]
-        found = properties(images)  # [b, D, S, P]
+    for some, some_classes in zip(torch.split(pose, _AT_ONCE), torch.split(classes, _AT_ONCE), strict=True):
+        images = perturb_images(decoder, some, some_classes).mean(dim=-3)  # [b, D, S, H, W]
+        values = properties(images)  # [b, D, S, P]
         peaks.append(images.flatten(-2).amax(dim=-1))  # [b, D, S]
-        changes.append(torch.einsum("bdsp,s->bdp", found, line) * (steps.max() - steps.min()))
-        unchanged.append(found[:, 0, STEPS.index(0.0)])
+        changes.append(torch.einsum("bdsp,s->bdp", values, line) * (steps.max() - steps.min()))
+        unchanged.append(values[:, 0, STEPS.index(0.0)])
     change = torch.cat(changes)
     scale = (torch.cat(unchanged) if natural is None else properties(natural)).std(dim=0, correction=0)  # [P]
     mean = change.mean(dim=0)
@@ -142,6 +145,84 @@ def properties(images: Tensor) -> Tensor:
     return torch.stack([getattr(shape, field) for field in PROPERTIES.values()], dim=-1)
 
 
+def find_clear(effects: Effects) -> Tensor:
+    """Which effects are clear, bool ``[D, P]``: :data:`CLEAR_EFFECT` and :data:`CLEAR_AGREEMENT` say when."""
+    return (effects.effect.abs() >= CLEAR_EFFECT) & (effects.agreement >= CLEAR_AGREEMENT)
+
+
+class ClassEffects(NamedTuple):
+    """What the numbers of a class capsule's pose do.
+
+    Attributes:
+        index: of the class.
+        name: of the class.
+        example: position of one of its images among the answers, a rightly answered one if there is any.
+        effects: of every number.
+        images: over how many they were measured.
+    """
+
+    index: int
+    name: str
+    example: int
+    effects: Effects
+    images: int
+
+
+def measure_class_effects(
+    decoder: Decoder, answers: ImageAnswers, index: int, shift: int = 0, seed: int = 0
+) -> ClassEffects | None:
+    """Measure the pose of one class over some of its images, rightly answered ones if there are any.
+
+    Args:
+        decoder: of the model.
+        answers: of all images, with class capsules.
+        index: of the class.
+        shift: by how many pixels images are shifted in training, which is part of how much they vary by nature.
+        seed: of these shifts.
+
+    Returns:
+        The effects, or None if no image shows the class.
+    """
+    if answers.capsules is None:
+        raise InputError("poses are changed here, but the model has no class capsules.")
+    shows = (answers.labels == index).any(dim=1)
+    right = (shows & answers.right).nonzero()[:, 0]
+    chosen = right if len(right) else shows.nonzero()[:, 0]
+    if not len(chosen):
+        return None
+    some = chosen[:MOST_IMAGES]
+    natural = _vary_as_in_training(answers, index, shift, seed)
+    scale = natural.mean(dim=1) if len(natural) > 1 else None
+    effects = pose_effects(decoder, answers.capsules.pose[some], torch.full((len(some),), index), scale)
+    return ClassEffects(index, answers.class_names[index], int(chosen[0]), effects, len(some))
+
+
+def _vary_as_in_training(answers: ImageAnswers, index: int, shift: int, seed: int) -> Tensor:
+    """The test images of a class, or of several objects in an image that one, shifted as in training.
+
+    Without the shifts a data set of centred objects would make the least change of place look enormous.
+    """
+    if answers.objects > 1:
+        return answers.batch.targets[answers.labels == index]
+    images = answers.batch.targets[answers.labels[:, 0] == index]
+    if not shift:
+        return images
+    images = images.repeat(_SHIFTED_COPIES, 1, 1, 1)
+    offsets = random_integers(seed, torch.arange(len(images)), 2, 2 * shift + 1) - shift
+    return place(images, offsets, images.shape[-2:])
+
+
+def mean_effects(measured: Sequence[ClassEffects]) -> Tensor:
+    """The mean size of every effect over the classes ``[D, P]``; not its sign, which may differ between them."""
+    return torch.stack([part.effects.effect.abs() for part in measured]).mean(dim=0)
+
+
+def count_clear_classes(measured: Sequence[ClassEffects]) -> list[int]:
+    """For each number of the pose, the largest number of classes in which one property is clearly changed."""
+    together = torch.stack([find_clear(part.effects) for part in measured]).sum(dim=0)  # [D, P]
+    return [int(count) for count in together.amax(dim=1)]
+
+
 def describe_dimension(effects: Effects, dimension: int, most: int = 1) -> str:
     """What a number of the pose does, in words: the strongest clear effects, such as ``slant (+0.31, 92 % of images)``.
 
@@ -156,7 +237,7 @@ def describe_dimension(effects: Effects, dimension: int, most: int = 1) -> str:
         most: how many effects to name.
     """
     size, agreement = effects.effect[dimension].abs(), effects.agreement[dimension]
-    clear = (size >= CLEAR_EFFECT) & (agreement >= CLEAR_AGREEMENT)
+    clear = find_clear(effects)[dimension]
     parts: list[str] = []
     for at in size.argsort(descending=True).tolist():
         if clear[at] and len(parts) < most:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from torchcaps.commands.base import Command, say, user_errors
 
 if TYPE_CHECKING:
-    from torchcaps.analysis.explain.report import Progress
+    from torchcaps.report.reports import StepProgress
 
 EXAMPLES = """  torchcaps explain runs/quickstart-1                 then open runs/quickstart-1/explain/report.html
   torchcaps explain runs/quickstart-1 --output talk/ --images 1000
@@ -67,7 +67,7 @@ def _command(arguments: argparse.Namespace) -> str:
 
 
 @contextmanager
-def _progress() -> Iterator[Progress | None]:
+def _progress() -> Iterator[StepProgress | None]:
     """A bar on stderr, for people only."""
     if not sys.stderr.isatty():
         yield None

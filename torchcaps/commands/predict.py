@@ -8,12 +8,13 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from torchcaps.commands.base import Command, CommandError, say, user_errors
 from torchcaps.io import printable
 
 if TYPE_CHECKING:
+    from torchcaps.analysis.relevance import By
     from torchcaps.run import Prediction, Run
 
 EXAMPLES = """  torchcaps predict runs/quickstart-1 three.png
@@ -72,19 +73,20 @@ def _show_words(arguments: argparse.Namespace, run: Run, texts: Sequence[str]) -
     """Print the words that decide in colour, write a page of them, or both."""
     from rich.console import Console
 
-    from torchcaps.analysis.relevance import deciding_words
+    from torchcaps.analysis.relevance import find_deciding_words
     from torchcaps.io import write_text
     from torchcaps.progress import bars
-    from torchcaps.report.words import terminal_text, words_page
+    from torchcaps.report.colouring import colour_terminal, render_words
+    from torchcaps.training.tasks import TextTask
 
-    by = arguments.by or "couplings"
-    decided = deciding_words(run.model, run.task, texts, arguments.of_class, by, bars())
+    by: By = arguments.by or "couplings"
+    decided = find_deciding_words(run.model, cast(TextTask, run.task), texts, arguments.of_class, by, bars())
     console = Console(highlight=False)
     if arguments.words:
         for words in decided:
-            console.print(terminal_text(words), soft_wrap=True)
+            console.print(colour_terminal(words), soft_wrap=True)
     if arguments.html:
-        write_text(Path(arguments.html), words_page(decided, "Which words decide", by))
+        write_text(Path(arguments.html), render_words(decided, "Which words decide", by))
         console.print(f"Page: {arguments.html}", soft_wrap=True, markup=False)
     return 0
 

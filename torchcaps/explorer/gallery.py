@@ -11,16 +11,17 @@ import torch
 from torch import Tensor
 
 from torchcaps.data.dataset import Files
+from torchcaps.data.options import DataOptions
 from torchcaps.data.randomness import Stream, sub_seed
 from torchcaps.data.registry import make_image_dataset
 from torchcaps.data.sources import evaluation_source
 from torchcaps.errors import DataError, InputError
 from torchcaps.explorer.schemas import Card, Sample
 from torchcaps.explorer.subjects import Subject, make_subject, to_base64
-from torchcaps.pretrained import list_pretrained, load_pretrained, pretrained_card, pretrained_samples
-from torchcaps.training.recipe import Recipe
-from torchcaps.training.runs import load_model, read_run_recipe
-from torchcaps.training.specs import ModelSpec, RunError
+from torchcaps.pretrained import list_pretrained, pretrained_card, pretrained_samples
+from torchcaps.run import Run, load
+from torchcaps.training.errors import RunError
+from torchcaps.training.tasks import ImageTask
 
 SAMPLES = 60
 OF_DIGITS = ("mnist", "mnist-mini", "multi-mnist")
@@ -53,7 +54,7 @@ def _new_id(run: Path, taken: Sequence[str]) -> str:
 
 
 def _shipped(name: str) -> Subject:
-    model, spec = load_pretrained(name)
+    run = load(name)
     stored = {key: torch.from_numpy(array) for key, array in pretrained_samples(name).items()}
     samples = [
         _sample(stored["images"][i], stored["labels"][i], stored["parts"][i] if "parts" in stored else None)
@@ -61,31 +62,33 @@ def _shipped(name: str) -> Subject:
     ]
     values = pretrained_card(name)
     card = Card(**{key: values[key] for key in Card.model_fields})
-    return make_subject(name, TITLES[name], model, spec, samples, name in OF_DIGITS, card)
+    return make_subject(name, TITLES[name], run.model, _image_task(run, name), samples, name in OF_DIGITS, card)
 
 
-def _of_run(run: Path, id: str, data_dir: str | None) -> Subject:  # noqa: A002 - as in the interface
-    model, spec = load_model(run)
-    if not isinstance(spec, ModelSpec):
-        raise RunError(
-            f"{run} reads words; the explorer shows images. `torchcaps predict` can show which words decide."
-        )
-    if not run.is_dir():  # a weights file alone does not say where its images are
-        return make_subject(id, _name(run), model, spec)
-    recipe = read_run_recipe(run)
-    samples = _test_samples(recipe, spec, data_dir)
-    return make_subject(id, f"{_name(run)} ({recipe.data.name})", model, spec, samples, recipe.data.name in OF_DIGITS)
+def _of_run(path: Path, id: str, data_dir: str | None) -> Subject:  # noqa: A002 - as in the interface
+    run = load(path)
+    task = _image_task(run, str(path))
+    if run.recipe is None:  # a weights file alone does not say where its images are
+        return make_subject(id, _name(path), run.model, task)
+    data = run.recipe.data
+    samples = _test_samples(data, task, data_dir)
+    return make_subject(id, f"{_name(path)} ({data.name})", run.model, task, samples, data.name in OF_DIGITS)
 
 
-def _test_samples(recipe: Recipe, spec: ModelSpec, data_dir: str | None) -> list[Sample]:
+def _image_task(run: Run, name: str) -> ImageTask:
+    if isinstance(run.task, ImageTask):
+        return run.task
+    raise RunError(f"{name} reads words; the explorer shows images. `torchcaps predict` shows the words that decide.")
+
+
+def _test_samples(data: DataOptions, task: ImageTask, data_dir: str | None) -> list[Sample]:
     """Test pictures of a run before any preparation, the same at every start; none if its data is not at hand."""
-    files = Files(recipe.data.dir if data_dir is None else data_dir, recipe.data.download)
+    files = Files(data.dir if data_dir is None else data_dir)
     try:
-        dataset = make_image_dataset(recipe.data)
-        source = evaluation_source(dataset, files=files, class_names=spec.class_names)
+        source = evaluation_source(make_image_dataset(data), files=files, class_names=task.class_names)
     except DataError:
         return []
-    if source.image_shape != spec.fitted_shape or source.class_names != spec.class_names:  # it is another by now
+    if source.image_shape != task.image_shape or source.class_names != task.class_names:  # it is another by now
         return []
     order = torch.randperm(len(source), generator=torch.Generator().manual_seed(sub_seed(0, Stream.SAMPLES)))[:SAMPLES]
     batch = source.batch(order, 0)

@@ -20,7 +20,7 @@ from torchcaps.explorer.schemas import (
     LookRequest,
     Models,
     Problem,
-    Routing,
+    RoutedPicture,
     RoutingRequest,
     Samples,
     Uploaded,
@@ -167,7 +167,7 @@ async def decode(subject: Chosen, workers: Working, request: DecodeRequest) -> D
 
 
 @interface.post("/{model}/routing")
-async def routing(subject: Chosen, workers: Working, request: RoutingRequest) -> Routing:
+async def routing(subject: Chosen, workers: Working, request: RoutingRequest) -> RoutedPicture:
     """How a picture's parts are routed to the classes, iteration by iteration, also for more than in training."""
     return await workers.models(subject.routing, request.pixels, request.iterations)
 
@@ -179,6 +179,6 @@ async def upload(
     """An image file, brought to the model's shape; ``centre`` makes a digit of it for models of digits."""
     content, as_digit = await request.body(), centre and subject.digits
     pixels = await workers.uploads(
-        read_upload, content, subject.spec.fitted_shape, invert, as_digit, client=client_of(request.scope)
+        read_upload, content, subject.task.image_shape, invert, as_digit, client=client_of(request.scope)
     )
     return Uploaded(pixels=to_base64(pixels))

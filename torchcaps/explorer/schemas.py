@@ -166,7 +166,7 @@ class Part(BaseModel):
     activation: float
 
 
-class Routing(BaseModel):
+class RoutedPicture(BaseModel):
     """How a picture's parts are routed to the classes."""
 
     parts: list[Part]

@@ -22,7 +22,7 @@ from torchcaps.explorer import limits
 from torchcaps.explorer.app import create_app
 from torchcaps.explorer.connections import Connection
 from torchcaps.explorer.limits import host_name
-from torchcaps.training.specs import RunError
+from torchcaps.training.errors import RunError
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 EVERYWHERE = ("0.0.0.0", "::", "")

@@ -13,9 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from torchcaps.analysis.couplings import class_children, require_image_capsules, routing_flow
+from torchcaps.analysis.couplings import class_children, class_layer, require_capsule_model, routing_flow
 from torchcaps.analysis.iterations import MOST_ITERATIONS
-from torchcaps.analysis.receptive import ImageCapsules
 from torchcaps.capsules import Capsules
 from torchcaps.explorer.schemas import (
     LARGEST_POSE,
@@ -25,14 +24,13 @@ from torchcaps.explorer.schemas import (
     ModelInfo,
     Part,
     PictureShape,
-    Routing,
+    RoutedPicture,
     Sample,
     Step,
 )  # fmt: skip
-from torchcaps.layers import ReconstructionDecoder
-from torchcaps.models.capsnet import CapsNet
-from torchcaps.routing import EMRouting
-from torchcaps.training.specs import ModelSpec, RunError
+from torchcaps.models.base import CapsuleModel, Decoder, find_decoder
+from torchcaps.training.errors import RunError
+from torchcaps.training.tasks import ImageTask
 
 MOST_SIDE = 256
 """Pixels: larger pictures would be slow to send at every stroke."""
@@ -53,8 +51,8 @@ class Subject:
     Args:
         id: its name in addresses.
         title: its name for people.
-        model: a network of capsules for images, in evaluation mode.
-        spec: how it is fed.
+        model: a :class:`~torchcaps.models.base.CapsuleModel`, in evaluation mode.
+        task: how it is fed.
         samples: test pictures.
         digits: its pictures are handwritten digits, as in MNIST.
         card: of a shipped model.
@@ -62,27 +60,36 @@ class Subject:
 
     id: str
     title: str
-    model: ImageCapsules
-    spec: ModelSpec
+    model: nn.Module
+    task: ImageTask
     samples: Sequence[Sample] = ()
     digits: bool = False
     card: Card | None = None
 
     @property
-    def decoder(self) -> ReconstructionDecoder | None:
+    def capsules(self) -> CapsuleModel:
+        """The model as one to look into."""
+        return require_capsule_model(self.model)
+
+    @property
+    def decoder(self) -> Decoder | None:
         """What draws pictures from class capsules, if the model has it."""
-        found = getattr(self.model, "decoder", None)
-        return found if isinstance(found, ReconstructionDecoder) else None
+        return find_decoder(self.model)
 
     @property
     def objects(self) -> int:
         """How many things a picture shows."""
-        return self.model.objects if isinstance(self.model, CapsNet) else 1
+        return int(getattr(self.model, "objects", 1))
+
+    @property
+    def classes(self) -> int:
+        """How many there are."""
+        return len(self.task.class_names)
 
     @cached_property
     def info(self) -> ModelInfo:
         """All about it that the page needs to know."""
-        routing, blank = self.model.class_capsules.routing, torch.zeros(1, *self.spec.image_shape)
+        routing, blank = class_layer(self.capsules).routing, torch.zeros(1, *self.task.input_shape)
         with torch.inference_mode():
             capsules = self.model(blank).capsules
         assert capsules is not None  # the explorer shows networks of capsules only
@@ -90,17 +97,15 @@ class Subject:
         return ModelInfo(
             id=self.id,
             title=self.title,
-            architecture=self.spec.name,
+            architecture=model_name(self.model),
             parameters=sum(weights.numel() for weights in self.model.parameters()),
-            picture=_shape(self.spec.fitted_shape),
-            drawing=_shape(self.spec.image_shape),
-            classes=list(self.spec.class_names),
+            picture=_shape(self.task.image_shape),
+            drawing=_shape(self.task.input_shape),
+            classes=list(self.task.class_names),
             objects=self.objects,
             digits=self.digits,
             pose_size=math.prod(capsules.pose.shape[2:]),
-            measure="length"
-            if isinstance(self.model, CapsNet) and not isinstance(routing, EMRouting)
-            else "activation",
+            measure="length" if routing.activation_is_length else "activation",
             routing=type(routing).__name__.removesuffix("Routing").lower(),
             iterations=iterations,
             most_iterations=max(iterations, MOST_ITERATIONS) if self._goes_on(blank[0]) else iterations,
@@ -118,11 +123,11 @@ class Subject:
 
     def look(self, pixels: str) -> Look:
         """What the model finds in a picture."""
-        picture = self._picture(pixels)
+        picture = self._read_picture(pixels)
         with torch.inference_mode():
-            capsules = self.model.class_capsules(class_children(self.model, self._prepared(picture)[None]))
+            capsules = class_layer(self.capsules)(class_children(self.capsules, self._prepare(picture)[None]))
             found = capsules.activation[0].topk(self.objects).indices
-            drawings = self._drawn(capsules, found)
+            drawings = self._draw(capsules, found)
         return Look(
             lengths=_numbers(capsules.activation[0]),
             found=found.tolist(),
@@ -138,36 +143,36 @@ class Subject:
         """What the decoder draws from one class capsule with this pose."""
         if self.decoder is None:
             raise RequestError(f"{self.title} has no decoder, so it cannot draw.")
-        if label >= self.model.classes:
-            raise RequestError(f"{self.title} has the classes 0 to {self.model.classes - 1}; got {label}.")
+        if label >= self.classes:
+            raise RequestError(f"{self.title} has the classes 0 to {self.classes - 1}; got {label}.")
         if len(pose) != self.decoder.dim:
             raise RequestError(f"a pose of {self.title} has {self.decoder.dim} numbers; got {len(pose)}.")
-        poses = torch.zeros(1, self.model.classes, self.decoder.dim)
+        poses = torch.zeros(1, self.classes, self.decoder.dim)
         poses[0, label] = torch.tensor(pose, dtype=torch.float32)
         with torch.inference_mode():
-            (drawing,) = self._drawn(Capsules.from_pose(poses), torch.tensor([label]))
+            (drawing,) = self._draw(Capsules.from_pose(poses), torch.tensor([label]))
         return Drawing(label=label, pixels=to_base64(drawing))
 
-    def routing(self, pixels: str, iterations: int | None = None) -> Routing:
+    def routing(self, pixels: str, iterations: int | None = None) -> RoutedPicture:
         """How a picture's parts are routed to the classes, iteration by iteration, or for another number of them."""
-        picture = self._picture(pixels)
+        picture = self._read_picture(pixels)
         if iterations == self.info.iterations:
             iterations = None
         if iterations is not None and self.info.most_iterations == self.info.iterations:
             raise RequestError(f"{self.title} can only be routed as it was trained, in {self.info.iterations} steps.")
-        flow = routing_flow(self.model, self._prepared(picture), iterations)
+        flow = routing_flow(self.model, self._prepare(picture), iterations)
         activation = flow.child_activation.flatten().tolist()
         types = flow.child_activation.shape[-1]
         places = flow.places.flatten(0, 1).repeat_interleave(types, dim=0).tolist()
-        return Routing(
+        return RoutedPicture(
             parts=[
                 Part(row=row, column=column, type=index % types, activation=round(active, _DIGITS))
                 for index, ((row, column), active) in enumerate(zip(places, activation, strict=True))
             ],
             types=types,
             patch=flow.patch,
-            seen=to_base64(self._prepared(picture, standardize=False)),
-            uniform_entropy=math.log(self.model.classes),
+            seen=to_base64(self._prepare(picture, standardize=False)),
+            uniform_entropy=math.log(self.classes),
             steps=[
                 Step(
                     lengths=_numbers(flow.parent_activation[at]),
@@ -180,9 +185,9 @@ class Subject:
             ],
         )
 
-    def _picture(self, pixels: str) -> Tensor:
+    def _read_picture(self, pixels: str) -> Tensor:
         """``[C, H, W]`` uint8 of what a request carries."""
-        channels, height, width = self.spec.fitted_shape
+        channels, height, width = self.task.image_shape
         try:
             content = base64.b64decode(pixels, validate=True)
         except (binascii.Error, ValueError):
@@ -194,14 +199,14 @@ class Subject:
             )
         return torch.frombuffer(bytearray(content), dtype=torch.uint8).view(height, width, channels).movedim(2, 0)
 
-    def _prepared(self, picture: Tensor, standardize: bool = True) -> Tensor:
+    def _prepare(self, picture: Tensor, standardize: bool = True) -> Tensor:
         """A picture as the model sees it, or as a person would; of several patches the central one."""
-        preparation = replace(self.spec.preparation, crops=1)
+        preparation = replace(self.task.preparation, crops=1)
         if not standardize:
             preparation = replace(preparation, standardize=False)
         return preparation.cut_patches(preparation.resize_images(picture[None].contiguous()))[0, 0]
 
-    def _drawn(self, capsules: Capsules, labels: Tensor) -> list[Tensor]:
+    def _draw(self, capsules: Capsules, labels: Tensor) -> list[Tensor]:
         """A picture for each of the classes ``[n]``; none without a decoder."""
         if self.decoder is None:
             return []
@@ -212,30 +217,38 @@ def make_subject(
     id: str,  # noqa: A002 - as in the interface
     title: str,
     model: nn.Module,
-    spec: ModelSpec,
+    task: ImageTask,
     samples: Sequence[Sample] = (),
     digits: bool = False,
     card: Card | None = None,
 ) -> Subject:
     """A subject, unless the model cannot be explored: then a RunError says why."""
     try:
-        capsules = require_image_capsules(model)
+        require_capsule_model(model)
     except ValueError:
-        raise RunError(f"{title} cannot be explored: {spec.name} has no capsules of images to look into.") from None
-    channels, height, width = spec.fitted_shape
+        raise RunError(
+            f"{title} cannot be explored: {model_name(model)} has no capsules of images to look into."
+        ) from None
+    channels, height, width = task.image_shape
     if channels not in (1, 3) or max(height, width) > MOST_SIDE:
         raise RunError(
             f"{title} cannot be explored: its images have {channels} channels and {height}×{width} pixels; the "
             f"explorer shows grey and RGB images of up to {MOST_SIDE}×{MOST_SIDE}."
         )
-    if not all(bool(weights.isfinite().all()) for weights in capsules.parameters()):
+    if not all(bool(weights.isfinite().all()) for weights in model.parameters()):
         raise RunError(f"{title} cannot be explored: some of its weights are not a number; its training diverged.")
-    subject = Subject(id, title, capsules, spec, tuple(samples), digits, card)
+    subject = Subject(id, title, model, task, tuple(samples), digits, card)
     if subject.info.pose_size > LARGEST_POSE:
         raise RunError(
             f"{title} cannot be explored: its poses have {subject.info.pose_size} numbers, more than {LARGEST_POSE}."
         )
     return subject
+
+
+def model_name(model: nn.Module) -> str:
+    """The name by which a model was made; of one's own its class's."""
+    config = getattr(model, "config", None)
+    return type(model).__name__ if config is None else str(config.name)
 
 
 def to_base64(picture: Tensor) -> str:

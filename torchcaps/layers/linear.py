@@ -14,6 +14,7 @@ from torchcaps.errors import InputError
 from torchcaps.ops.coupling import linear_votes
 from torchcaps.ops.precision import cast, result_type
 from torchcaps.ops.result import RoutingOutput
+from torchcaps.ops.windows import Windows
 from torchcaps.routing.registry import RoutingLike, resolve_routing
 
 
@@ -97,6 +98,10 @@ class CapsuleLinear(nn.Module):
         if not self.normalize:
             return self.weight
         return nn.functional.normalize(self.weight.flatten(-2), dim=-1).view_as(self.weight)
+
+    def windows(self, size: tuple[int, ...]) -> Windows:
+        """One window over everything, whatever grid of that size the children are on."""
+        return Windows.whole(size)
 
     def votes(self, capsules: Capsules) -> Tensor:
         """û ``[B, I, J, D]`` from children in any arrangement; zero for masked ones."""

@@ -10,7 +10,7 @@ from torchcaps.capsules import Capsules
 from torchcaps.checks import require_count, require_finite, require_float
 from torchcaps.errors import InputError
 from torchcaps.layers import CapsuleLinear, PrimaryCapsules2d, ReconstructionDecoder
-from torchcaps.models.base import Model
+from torchcaps.models.base import Model, RoutedLayer
 from torchcaps.models.convolution import Conv, ConvTrunk, convolution
 from torchcaps.models.output import ModelOutput
 from torchcaps.models.registry import register_model
@@ -79,6 +79,10 @@ class CapsNet(Model):
         """The first capsules, pose ``[B, H, W, T, d]``."""
         require_images(images, self.image_shape)
         return self.primary(self.stem(images))
+
+    def capsule_layers(self) -> list[tuple[str, RoutedLayer]]:
+        """The class capsules, the only ones that are routed."""
+        return [("class_capsules", self.class_capsules)]
 
     def forward(self, images: Tensor, target: Tensor | None = None) -> ModelOutput:
         """Classify images; decode the target classes (training) or the longest capsules (otherwise)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torchcaps.capsules import Capsules
 from torchcaps.errors import InputError
 from torchcaps.layers import CapsuleConv2d, ClassCapsules, MatrixPrimaryCapsules2d
-from torchcaps.models.base import Model
+from torchcaps.models.base import Model, RoutedLayer
 from torchcaps.models.capsnet import require_images
 from torchcaps.models.cnn import CNN, hidden_width, parameter_count
 from torchcaps.models.convolution import Conv, ConvTrunk
@@ -68,6 +68,11 @@ class MatrixCapsNet(Model):
         """The first capsules, pose ``[B, H, W, T, p, p]``."""
         require_images(images, self.image_shape)
         return self.primary(self.stem(images))
+
+    def capsule_layers(self) -> list[tuple[str, RoutedLayer]]:
+        """The convolutional capsules, then the class capsules."""
+        between = [(f"conv_capsules.{at}", cast(RoutedLayer, layer)) for at, layer in enumerate(self.conv_capsules)]
+        return [*between, ("class_capsules", self.class_capsules)]
 
     def forward(self, images: Tensor, target: Tensor | None = None) -> ModelOutput:
         """Classify images. A target is accepted as by every model, and not needed."""

@@ -80,6 +80,9 @@ class Routing(nn.Module):
     needs_poses: bool = False
     """True where the algorithm looks at the children's poses, too: ``forward`` is then given them as ``poses``."""
 
+    activation_is_length: bool = True
+    """False where a parent's activation is a number of its own and not the length of its pose."""
+
     plan: Plan
     """The options, where the algorithm has a plan for them; each of them is an attribute of the module as well."""
 

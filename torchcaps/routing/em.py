@@ -31,6 +31,7 @@ class EMRouting(Routing, plan=EMPlan):
     """
 
     competition = "positions"
+    activation_is_length = False
     plan: EMPlan
     iterations: int
     inverse_temperature: Schedule | str

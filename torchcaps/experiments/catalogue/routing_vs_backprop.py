@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from torchcaps.analysis.probes import fit_ridge
 from torchcaps.data.batches import EvaluationBatches
 from torchcaps.data.images import ImageSource
 from torchcaps.experiments.base import (
@@ -82,16 +83,8 @@ def named_by_majority(known: ClassPoses, seen: ClassPoses) -> float:
 
 def probe_accuracy(known: ClassPoses, seen: ClassPoses) -> float:
     """Accuracy of a linear classifier on the poses, fitted to the known images by ridge regression."""
-    mean, deviation = known.poses.double().mean(dim=0), known.poses.double().std(dim=0).clamp_min(1e-12)
-
-    def features(poses: Tensor) -> Tensor:
-        standard = (poses.double() - mean) / deviation
-        return torch.cat([standard, standard.new_ones(len(standard), 1)], dim=1)
-
-    x, y = features(known.poses), nn.functional.one_hot(known.labels).double()
-    normal = x.T @ x + RIDGE * len(x) * torch.eye(x.shape[1], dtype=x.dtype)
-    weights = torch.linalg.solve(normal, x.T @ y)
-    return float(((features(seen.poses) @ weights).argmax(dim=1) == seen.labels).double().mean())
+    target = nn.functional.one_hot(known.labels)
+    return float((fit_ridge(known.poses, target, seen.poses, RIDGE).argmax(dim=1) == seen.labels).double().mean())
 
 
 def _numbers(model: nn.Module, context: Context) -> Numbers:

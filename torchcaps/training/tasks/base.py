@@ -71,6 +71,11 @@ class Task(ABC):
         """Whether an item may have any number of classes."""
         return False
 
+    @property
+    def patches(self) -> int:
+        """Of each item, whose scores are averaged."""
+        return 1
+
     @classmethod
     @abstractmethod
     def prepare(cls, recipe: Recipe, dataset: Dataset, files: Files) -> Prepared:

@@ -52,6 +52,11 @@ class ImageTask(Task):
         """What the model sees of an image: channels, height, width."""
         return self.preparation.input_shape(self.image_shape)
 
+    @property
+    def patches(self) -> int:
+        """Of each image, whose scores are averaged."""
+        return self.preparation.crops
+
     @classmethod
     def prepare(cls, recipe: Recipe, dataset: Dataset, files: Files) -> Prepared:
         """See :class:`Task`."""

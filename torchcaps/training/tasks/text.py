@@ -144,12 +144,14 @@ class TextTask(Task):
 
     def list_items(self, inputs: Any) -> list[str]:
         """A text, or several."""
-        items = [inputs] if isinstance(inputs, str) else list(inputs) if isinstance(inputs, (list, tuple)) else [None]
-        stranger = next((item for item in items if not isinstance(item, str)), None)
-        if not all(isinstance(item, str) for item in items):
-            what = type(stranger if stranger is not None else inputs).__name__
+        items = [inputs] if isinstance(inputs, str) else inputs
+        strangers = (
+            [item for item in items if not isinstance(item, str)] if isinstance(items, (list, tuple)) else [items]
+        )
+        if strangers:
+            what = type(strangers[0]).__name__
             raise RunError(f"this model reads words, not images: give it a text or a list of texts, got a {what}.")
-        return items
+        return list(items)
 
     def name_item(self, item: str, place: int) -> str:
         """The text itself."""

@@ -6,14 +6,24 @@ import pytest
 import torch
 
 from torchcaps import create_model
-from torchcaps.analysis.coloured import page, strengths, terminal_text
-from torchcaps.analysis.explain.words import TextAnswers, section_of_words
-from torchcaps.analysis.words import DecidingWords, NGrams, deciding_words, ngram_relevance, top_ngrams, word_relevance
-from torchcaps.data.text.sets import TextSet
-from torchcaps.data.text.texts import Texts
+from torchcaps.analysis.answers import TextAnswers
+from torchcaps.analysis.relevance import (
+    DecidingWords,
+    NGrams,
+    find_deciding_words,
+    ngram_relevance,
+    top_ngrams,
+    word_relevance,
+)
+from torchcaps.report.colouring import colour_terminal, render_words, scale_relevance
+from torchcaps.report.facts import Facts
+from torchcaps.report.given import GivenTexts
+from torchcaps.report.rendering import render_section
+from torchcaps.report.stand_ins import as_task
+from torchcaps.report.texts import show_words
 from torchcaps.training.fit import train
 from torchcaps.training.recipes import recipe_from_file
-from torchcaps.training.runs import RunError, load_model
+from torchcaps.training.runs import load_model
 
 SMALL = {"filters": 6, "types": 3, "pose": 4}
 
@@ -45,8 +55,8 @@ def test_a_capsule_without_competition_shares_its_length_by_projection():
     """One type, one window, one branch: by hand, the share of an n-gram is c⟨û, v⟩ over the sum of them."""
     torch.manual_seed(0)
     model = create_model("text-capsnet-a", (40, 5), 2, filters=6, types=1, pose=4, window=2).double().eval()
-    token_ids, branch = torch.tensor([[5, 9, 2, 2]]), model.branches[0]
-    ngrams = branch.primary_capsules(*model.words(token_ids, model.shortest))
+    numbers, branch = torch.tensor([[5, 9, 2, 2]]), model.branches[0]
+    ngrams = branch.primary_capsules(*model.embed(numbers))
     routed = branch.windows.route(ngrams)
     given = (branch.windows.votes(ngrams)[0, 0, :, 0, 0] @ routed.pose[0, 0, 0]) * routed.coupling[0, 0, :, 0, 0]
     expected = given / given.sum() * model(token_ids).scores[0, 1]
@@ -95,12 +105,13 @@ def trained(tmp_path_factory):
     words += ["--epochs=12", "--training.batch_size=10", *(f"--model.options.{key}={n}" for key, n in small.items())]
     (folder / "run").mkdir()
     train(recipe_from_file("text", words), folder / "run")
-    return folder / "run"
+    model, spec = load_model(folder / "run")
+    return model, as_task(spec)
 
 
 def test_the_word_that_decides_is_found(trained):
     texts = ["it was the film with the good plot", "it was the bad film with the plot"]
-    found = deciding_words(trained, texts, by="leaving-out")
+    found = find_deciding_words(*trained, texts, by="leaving-out")
     assert [words.label for words in found] == ["yes", "no"]
     for words, expected in zip(found, ("good", "bad"), strict=True):
         assert words.score > 0.5
@@ -109,44 +120,41 @@ def test_the_word_that_decides_is_found(trained):
 
 def test_a_deciding_word_takes_part_in_its_class_more_than_in_the_other(trained):
     text = "it was the film with the good plot"
-    (yes,), (no,) = (deciding_words(trained, [text], of_class=label) for label in ("yes", "no"))
+    (yes,), (no,) = (find_deciding_words(*trained, [text], class_name=label) for label in ("yes", "no"))
     at = yes.tokens.index("good")
     assert yes.relevance[at] > 3 * no.relevance[at].abs()
     assert any("good" in ngram for ngram, _ in top_ngrams(yes, 3))
 
 
 def test_a_chosen_class_unknown_words_and_no_words(trained):
-    (words,) = deciding_words(trained, ["a good xylophone"], of_class="no")
+    (words,) = find_deciding_words(*trained, ["a good xylophone"], class_name="no")
     assert words.label == "no"
     assert words.known == (False, True, False)
-    (empty,) = deciding_words(trained, [""])
+    (empty,) = find_deciding_words(*trained, [""])
     assert empty.tokens == ()
     assert len(empty.relevance) == 0
-    assert "(no word)" in terminal_text(empty).plain
-    assert "(no word)" in page([empty], "t")
-    with pytest.raises(RunError, match="no class 'maybe'"):
-        deciding_words(trained, ["a"], of_class="maybe")
+    assert "(no word)" in colour_terminal(empty).plain
+    assert "(no word)" in render_words([empty], "t")
+    with pytest.raises(ValueError, match="no class 'maybe'"):
+        find_deciding_words(*trained, ["a"], class_name="maybe")
 
 
-def test_a_loaded_model_is_not_read_again(trained, monkeypatch):
-    loaded = load_model(trained)
-    (expected,) = deciding_words(trained, ["a good film"])
-    monkeypatch.setattr("torchcaps.analysis.words.load_model", None)
-    (words,) = deciding_words(trained, ["a good film"], loaded=loaded)
-    assert words.relevance.tolist() == expected.relevance.tolist()
+def test_a_model_without_text_capsules_is_refused(trained):
+    with pytest.raises(ValueError, match="in text capsules only; a TextCNN has none"):
+        find_deciding_words(create_model("text-cnn", (40, 5), 2), trained[1], ["a"])
 
 
 def test_with_any_number_of_labels_each_found_and_each_missed_class_is_explained(trained):
     """Both are found; one is missed; nothing is there and nothing found; one is found that is not there."""
-    model, spec = load_model(trained)
+    model, task = trained
     texts = (("good", "bad"), ("bad", "film"), ("the", "film"), ("it", "was"))
     flags = torch.tensor([[True, True], [True, False], [False, False], [False, False]])
     scores = torch.tensor([[0.6, 0.9], [0.3, 0.2], [0.3, 0.2], [0.1, 0.8]])
-    source = Texts(TextSet(texts, flags, spec.class_names), spec.vocabulary, spec.longest)
     right = torch.tensor([True, False, True, False])
-    section = section_of_words(trained, model, spec, TextAnswers(source, torch.arange(4), scores, right))
-    first, second = spec.class_names
-    headings = [re.sub("<.*?>", "", found) for found in re.findall("<h[45]>(.*?)</h[45]>", section.body)]
+    answers = TextAnswers(task.class_names, 4, torch.arange(4), texts, flags, scores, right)
+    section = show_words(GivenTexts(model, task, answers, Facts("model", "data"), 0))
+    first, second = task.class_names
+    headings = [re.sub("<.*?>", "", found) for found in re.findall("<h[45]>(.*?)</h[45]>", render_section(section))]
     expected = [
         f"found: {first} and {second} label {first} and {second}", f"{first} .*", f"{second} .*",
         "found: none label none",
@@ -173,8 +181,8 @@ def some_words(*tokens, relevance):
 
 def test_colours_follow_the_relevance():
     words = some_words("fine", "so", "bad", relevance=[0.4, 0.0, -0.2])
-    assert strengths(words) == pytest.approx([1.0, 0.0, -0.5])
-    line = terminal_text(words)
+    assert scale_relevance(words) == pytest.approx([1.0, 0.0, -0.5])
+    line = colour_terminal(words)
     assert line.plain == "yes 0.900  fine so bad "
     shades = {
         line.plain[span.start : span.end]: span.style for span in line.spans if getattr(span.style, "bgcolor", None)
@@ -185,7 +193,7 @@ def test_colours_follow_the_relevance():
 
 
 def test_the_page_is_whole_and_harmless():
-    text = page([some_words("<script>alert(1)</script>", "&", "x", relevance=[0.1, 0.2, -0.3])], "<b>")
+    text = render_words([some_words("<script>alert(1)</script>", "&", "x", relevance=[0.1, 0.2, -0.3])], "<b>")
     assert "<script" not in text
     assert "&lt;script&gt;" in text
     assert "http" not in text, "nothing from elsewhere"

@@ -1,9 +1,20 @@
 """Whether a page is well formed, and what it refers to."""
 
 import html.parser
+import xml.etree.ElementTree
+from urllib.parse import unquote
 
 VOID = {"meta", "img", "br", "link", "hr", "input"}
 BLOCKS = {"p", "div", "figure", "table", "section", "article", "h1", "h2", "h3", "h4", "details", "dl", "ol"}
+
+
+def check_svg(text):
+    """Whether an SVG is well formed, and refers to nothing elsewhere."""
+    for element in xml.etree.ElementTree.fromstring(text).iter():
+        assert not element.tag.endswith("script")
+        for name, value in element.attrib.items():
+            if name.endswith("href"):
+                assert value.startswith(("#", "data:image/png;base64,"))
 
 
 class Checked(html.parser.HTMLParser):
@@ -26,8 +37,10 @@ class Checked(html.parser.HTMLParser):
         assert tag != "script"
         assert not any(name.startswith("on") for name in given)
         assert not (tag in BLOCKS and "p" in self.open), f"{tag} within a paragraph"
-        if "src" in given or (tag == "image" and "href" in given):
-            assert given.get("src", given.get("href")).startswith("data:image/png;base64,")
+        if "src" in given:
+            assert given["src"].startswith(("data:image/png;base64,", "data:image/svg+xml,"))
+            if "svg" in given["src"][:20]:
+                check_svg(unquote(given["src"]).partition(",")[2])
         if tag == "a":
             assert given["href"].startswith("#")
             self.links.append(given["href"])
@@ -40,8 +53,6 @@ class Checked(html.parser.HTMLParser):
             self.tables.append(given["aria-label"])
         if tag == "th":
             self.heading_begins = len(self.said)
-        if tag == "svg":
-            assert given.get("aria-label") or given.get("aria-hidden")
         if "id" in given:
             assert given["id"] not in self.ids
             self.ids.add(given["id"])

@@ -6,9 +6,8 @@ them, and gets little itself: leaving words out, one by one, says what would be 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -17,11 +16,31 @@ from torchcaps.capsules import Capsules
 from torchcaps.data.text.texts import MOST_TOKENS
 from torchcaps.data.text.tokens import tokenize
 from torchcaps.data.text.vocabulary import UNKNOWN, Vocabulary
-from torchcaps.models.text import CapsuleBranch, TextCapsNet
+from torchcaps.errors import InputError
+from torchcaps.models.base import TextBranch, TextCapsuleModel
 from torchcaps.progress import Progress, silent
-from torchcaps.training.runs import RunError, Spec, TextSpec, load_model
 
 By = Literal["couplings", "leaving-out"]
+
+
+class TextReading(Protocol):
+    """How a model reads texts: what is asked of its task here.
+
+    Attributes:
+        class_names: what its classes are called.
+        vocabulary: the words that it knows.
+        max_length: texts are cut after so many words.
+        lower: texts are made lower case.
+    """
+
+    @property
+    def class_names(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def vocabulary(self) -> Vocabulary | None: ...  # noqa: D102
+    @property
+    def max_length(self) -> int: ...  # noqa: D102
+    @property
+    def lower(self) -> bool: ...  # noqa: D102
 
 
 class NGrams(NamedTuple):
@@ -64,7 +83,17 @@ class DecidingWords(NamedTuple):
     ngrams: tuple[NGrams, ...]
 
 
-def ngram_relevance(model: TextCapsNet, numbers: Tensor, chosen: int) -> tuple[NGrams, ...]:
+def require_text_capsules(model: nn.Module) -> TextCapsuleModel:
+    """Raise unless the answers of this model can be traced back to words; return it."""
+    if isinstance(model, TextCapsuleModel):
+        return model
+    raise InputError(
+        f"the words that decide can be traced in text capsules only; a {type(model).__name__} has none, see "
+        "torchcaps.models.base.TextCapsuleModel."
+    )
+
+
+def ngram_relevance(model: nn.Module, token_ids: Tensor, chosen: int) -> tuple[NGrams, ...]:
     r"""The parts of a class capsule's length that come from each n-gram of a text.
 
     With couplings c_ij and votes û_ij, a parent's sum s_j = Σ_i c_ij û_ij has the direction of its pose v_j, so that
@@ -78,30 +107,29 @@ def ngram_relevance(model: TextCapsNet, numbers: Tensor, chosen: int) -> tuple[N
     its words by how much each of them moves the n-gram's capsules along their poses, either way.
 
     Args:
-        model: in evaluation mode.
-        numbers: of the words of one text ``[1, L]``, without padding.
+        model: a :class:`~torchcaps.models.base.TextCapsuleModel` in evaluation mode.
+        token_ids: of one text ``[1, L]``, without padding.
         chosen: the class.
 
     Returns:
         For every branch the relevances; all of them together sum to the class's score.
     """
+    text_model = require_text_capsules(model)
+    branches: list[TextBranch] = list(text_model.branches)
     with torch.inference_mode():
-        capsules = model(numbers).capsules
-        assert capsules is not None  # a TextCapsNet has them
-        towards = capsules.pose[0, chosen]
+        towards = model(token_ids).capsules.pose[0, chosen]
         towards = towards / towards.norm().clamp_min(torch.finfo(towards.dtype).tiny)
-        vectors, mask = model.embed(numbers)
-        found = []
-        for branch in model.branches:
-            assert isinstance(branch, CapsuleBranch)
+        vectors, mask = text_model.embed(token_ids)
+        relevances = []
+        for branch in branches:
             ngrams = branch.primary_capsules(vectors, mask)
-            given = _of_branch(branch, ngrams, chosen, towards) / len(model.branches)  # [Q, T]
+            given = _share_out_branch(branch, ngrams, chosen, towards) / len(branches)  # [Q, T]
             by_word = (given[:, None] * _shares_of_words(branch, vectors[0], ngrams.pose[0])).sum(dim=2)
-            found.append(NGrams(branch.stride, by_word))
-    return tuple(found)
+            relevances.append(NGrams(branch.stride, by_word))
+    return tuple(relevances)
 
 
-def _of_branch(branch: CapsuleBranch, ngrams: Capsules, chosen: int, towards: Tensor) -> Tensor:
+def _share_out_branch(branch: TextBranch, ngrams: Capsules, chosen: int, towards: Tensor) -> Tensor:
     """What each capsule of the n-grams gives to the projection of the branch's class pose ``[Q, T]``."""
     parents: Capsules = branch.windows(ngrams)
     routed = branch.class_capsules.route(parents)
@@ -121,7 +149,7 @@ def _of_branch(branch: CapsuleBranch, ngrams: Capsules, chosen: int, towards: Te
     return passed.new_zeros(ngrams.activation.shape[1:]).index_add(0, places.flatten(), passed.flatten(0, 1))
 
 
-def _shares_of_words(branch: CapsuleBranch, vectors: Tensor, poses: Tensor) -> Tensor:
+def _shares_of_words(branch: TextBranch, vectors: Tensor, poses: Tensor) -> Tensor:
     """How much each word of an n-gram has to do with each of its capsules ``[Q, n, T]``, from 0 to 1.
 
     Before it is squashed, a pose is Σ_k M (gate ⊙ W_k x_k) and biases, with the words x_k of the n-gram and the gates
@@ -153,71 +181,69 @@ def word_relevance(ngrams: Sequence[NGrams], words: int) -> Tensor:
     return relevance
 
 
-def relevance_by_leaving_out(model: TextCapsNet, numbers: Tensor, chosen: int) -> Tensor:
+def relevance_by_leaving_out(model: nn.Module, token_ids: Tensor, chosen: int) -> Tensor:
     """How much the class's score falls if a word is an unknown one, for each word of a text ``[1, L]`` → ``[L]``."""
-    length = numbers.shape[1]
-    without = numbers.expand(length, -1).masked_fill(torch.eye(length, dtype=torch.bool), UNKNOWN)
+    length = token_ids.shape[1]
+    without = token_ids.expand(length, -1).masked_fill(torch.eye(length, dtype=torch.bool), UNKNOWN)
     with torch.inference_mode():
         scores = [model(part).scores[:, chosen] for part in torch.split(without, max(1, MOST_TOKENS // length))]
-        whole = model(numbers).scores[0, chosen]
+        whole: Tensor = model(token_ids).scores[0, chosen]
     return whole - torch.cat(scores)
 
 
-def deciding_words(
-    run: str | os.PathLike[str],
+def find_deciding_words(
+    model: nn.Module,
+    task: TextReading,
     texts: Sequence[str],
-    of_class: str | None = None,
+    class_name: str | None = None,
     by: By = "couplings",
-    loaded: tuple[nn.Module, Spec] | None = None,
     progress: Progress = silent,
 ) -> list[DecidingWords]:
-    """Which words decide about texts, by a run folder or a weights file of text capsules.
+    """Which words decide about texts.
 
     Args:
-        run: the trained model.
+        model: text capsules in evaluation mode.
+        task: how the model reads texts.
         texts: one or several.
-        of_class: a class; not given: for each text the one that is found.
+        class_name: for which class; not given: for each text the one that the model finds.
         by: trace the ``couplings``, or measure by ``leaving-out`` one word after the other.
-        loaded: what :func:`~torchcaps.training.runs.load_model` gives for the run, if it has been read already.
         progress: shows how far it is.
     """
-    model, spec = load_model(run) if loaded is None else loaded
-    if not isinstance(spec, TextSpec) or not isinstance(model, TextCapsNet) or spec.vocabulary is None:
-        raise RunError(f"the words that decide can be traced in text capsules only; {run} holds a {spec.name}.")
-    if of_class is not None and of_class not in spec.class_names:
-        raise RunError(f"the model has no class {of_class!r}; it knows {', '.join(spec.class_names)}.")
-    chosen = None if of_class is None else spec.class_names.index(of_class)
-    found, tick = [], progress("reading", len(texts))
+    require_text_capsules(model)
+    if class_name is not None and class_name not in task.class_names:
+        raise InputError(f"the model has no class {class_name!r}; it knows {', '.join(task.class_names)}.")
+    chosen = None if class_name is None else task.class_names.index(class_name)
+    decided, tick = [], progress("reading", len(texts))
     for text in texts:
-        found.append(_decided(model, spec, spec.vocabulary, text, chosen, by))
+        decided.append(_decide(model, task, text, chosen, by))
         tick(1)
-    return found
+    return decided
 
 
-def _decided(
-    model: TextCapsNet, spec: TextSpec, vocabulary: Vocabulary, text: str, chosen: int | None, by: By
-) -> DecidingWords:
-    """One text and one class, the found one if none is chosen."""
-    tokens = tokenize(text, spec.lower)[: spec.longest]
-    numbers = torch.tensor([vocabulary.encode(tokens)])
+def _decide(model: nn.Module, task: TextReading, text: str, chosen: int | None, by: By) -> DecidingWords:
+    """One text and one class, the one that the model finds if none is chosen."""
+    if task.vocabulary is None:
+        raise InputError("the task has no vocabulary, so it is not known which words the model has learned.")
+    tokens = tokenize(text, task.lower)[: task.max_length]
+    token_ids = torch.tensor([task.vocabulary.encode(tokens)])
     with torch.inference_mode():
-        scores = model(numbers).scores[0]
-    number = int(scores.argmax()) if chosen is None else chosen
-    ngrams = ngram_relevance(model, numbers, number)
-    known = tuple(token in vocabulary.token_ids for token in tokens)
+        scores = model(token_ids).scores[0]
+    index = int(scores.argmax()) if chosen is None else chosen
+    ngrams = ngram_relevance(model, token_ids, index)
+    known = tuple(token in task.vocabulary.token_ids for token in tokens)
     if by == "couplings":
         relevance = word_relevance(ngrams, len(tokens))
     else:
-        relevance = relevance_by_leaving_out(model, numbers, number)[: len(tokens)]
-    return DecidingWords(text, tokens, known, spec.class_names[number], float(scores[number]), relevance, ngrams)
+        relevance = relevance_by_leaving_out(model, token_ids, index)[: len(tokens)]
+    return DecidingWords(text, tokens, known, task.class_names[index], float(scores[index]), relevance, ngrams)
 
 
 def top_ngrams(words: DecidingWords, most: int = 5) -> list[tuple[str, float]]:
     """The n-grams of all branches that speak most for the class or against it, by falling weight."""
-    found: dict[str, float] = {}
+    weights: dict[str, float] = {}
     for part in words.ngrams:
         for at, value in enumerate(part.relevance.tolist()):
             text = " ".join(words.tokens[at * part.stride : at * part.stride + part.by_word.shape[1]])
             if text:
-                found[text] = found.get(text, 0.0) + value
-    return sorted(found.items(), key=lambda pair: -abs(pair[1]))[:most]
+                weights[text] = weights.get(text, 0.0) + value
+    return sorted(weights.items(), key=lambda pair: -abs(pair[1]))[:most]

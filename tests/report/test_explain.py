@@ -9,22 +9,20 @@ import torch
 from checked_html import Checked
 from PIL import Image
 
+from torchcaps.analysis.answers import answer_images
 from torchcaps.analysis.couplings import routing_by_layer
-from torchcaps.analysis.equivariance import TRANSFORMATIONS, Movement, movements
-from torchcaps.analysis.explain import report as report_module
-from torchcaps.analysis.explain.cases import _baseline
-from torchcaps.analysis.explain.dimensions import OfClass, _numbers, _which
-from torchcaps.analysis.explain.flow import (
-    NEUTRAL,
-)
-from torchcaps.analysis.explain.movements import _in_words
-from torchcaps.analysis.explain.report import explain
-from torchcaps.analysis.explain.subject import load_subject
-from torchcaps.analysis.perturbation import Effects, pose_effects
+from torchcaps.analysis.equivariance import TRANSFORMATIONS, Movement, measure_movements
+from torchcaps.analysis.perturbation import ClassEffects, Effects, pose_effects
+from torchcaps.analysis.reconstruction import mean_image_error
 from torchcaps.data.images import placed
 from torchcaps.data.options import DataOptions
 from torchcaps.data.randomness import random_integers
 from torchcaps.data.sources import training_sources
+from torchcaps.report import explain_run, reports, routing
+from torchcaps.report.dimensions import describe_classes, list_numbers
+from torchcaps.report.flow import NEUTRAL, choose_colour, lay_out
+from torchcaps.report.movements import describe_movements
+from torchcaps.report.stand_ins import evaluation_data
 from torchcaps.training.evaluation import evaluate
 from torchcaps.training.fit import train
 from torchcaps.training.recipes import recipe_from_file
@@ -41,7 +39,7 @@ from torchcaps.training.runs import (
 
 def checked_report(run, output, **options):
     """Make a report and look at all that every report must have."""
-    report = explain(run, output, **options)
+    report = explain_run(run, output, **options)
     text = report.page.read_text(encoding="utf-8")
     found = Checked(text)
     assert "http://" not in text
@@ -54,6 +52,12 @@ def checked_report(run, output, **options):
             picture.verify()
     assert not list(report.page.parent.rglob(".*")), "no temporary file is left"
     return report, found, text
+
+
+def answers_of(run, images=500):
+    """The model of a run, and its answers on test images."""
+    model, spec = load_model(run)
+    return model, answer_images(model, evaluation_data(spec, read_run_recipe(run), None), images, 0)
 
 
 def images_in_classes(path, count=60, shape=(12, 12), classes=3):
@@ -112,8 +116,7 @@ def test_a_capsule_network_has_every_section(whole_report):
 
 def test_the_numbers_are_those_of_direct_calls(trained_run, whole_report):
     numbers = whole_report[0].numbers
-    model, spec = load_model(trained_run)
-    subject = load_subject(trained_run, read_run_recipe(trained_run), model, spec)
+    model, subject = answers_of(trained_run)
     batch = subject.batch
     assert numbers["accuracy"] == evaluate(trained_run)["accuracy"]
     assert numbers["images"] == numbers["test_images"] == 12
@@ -122,7 +125,7 @@ def test_the_numbers_are_those_of_direct_calls(trained_run, whole_report):
     assert numbers["reconstructions"]["error_per_pixel"] == pytest.approx(error, rel=1e-4)
     layer = routing_by_layer(model, batch.inputs)[-1]
     assert numbers["routing"]["layers"][-1]["entropy"] == pytest.approx(layer.entropy.tolist(), rel=1e-4)
-    moved = movements(model, batch.inputs, batch.labels, ["rotate"])[0]
+    moved = measure_movements(model, batch.inputs, batch.labels, ["rotate"])[0]
     shown = next(kind for kind in numbers["movements"]["kinds"] if kind["kind"] == "rotate")
     assert shown["activation"] == pytest.approx(moved.activation.tolist(), rel=1e-4)
     of_class = (subject.labels[:, 0] == 0) & (subject.right if subject.right[subject.labels[:, 0] == 0].any() else True)
@@ -133,9 +136,8 @@ def test_the_numbers_are_those_of_direct_calls(trained_run, whole_report):
 
 def test_effects_are_measured_by_images_shifted_as_in_training(trained_run, whole_report):
     numbers = whole_report[0].numbers["dimensions"]["classes"]["1"]
-    model, spec = load_model(trained_run)
+    model, subject = answers_of(trained_run)
     recipe = read_run_recipe(trained_run)
-    subject = load_subject(trained_run, recipe, model, spec)
     label, shift = subject.labels[:, 0], recipe.data.shift
     copies = subject.batch.targets[label == 1].repeat(4, 1, 1, 1)
     offsets = random_integers(0, torch.arange(len(copies)), 2, 2 * shift + 1) - shift
@@ -151,8 +153,7 @@ def test_what_a_grey_decoder_draws_has_a_known_error(tiny, tmp_path):
     run = untrained(tmp_path / "run", tiny)
     grey_decoder(run)
     report, _, text = checked_report(run, tmp_path / "out")
-    model, spec = load_model(run)
-    images = load_subject(run, read_run_recipe(run), model, spec).batch.targets.double()
+    images = answers_of(run)[1].batch.targets.double()
     numbers = report.numbers["reconstructions"]
     expected = float(((images - 0.5) ** 2).mean())
     assert numbers["error_per_pixel"] == pytest.approx(expected, rel=1e-5)
@@ -176,8 +177,8 @@ def test_the_mean_of_the_others_is_without_the_image_itself(count):
     images = torch.rand(count, 1, 3, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     errors = [(image - torch.cat([images[:n], images[n + 1 :]]).mean(dim=0)).square().mean()
               for n, image in enumerate(images)]  # fmt: skip
-    assert _baseline(images)["error_of_mean_image"] == pytest.approx(float(sum(errors)) / count)
-    assert _baseline(images[:1]) == {}
+    assert mean_image_error(images) == pytest.approx(float(sum(errors)) / count)
+    assert mean_image_error(images[:1]) is None
 
 
 def test_clear_effects_are_counted_over_classes():
@@ -186,35 +187,34 @@ def test_clear_effects_are_counted_over_classes():
     def of_class(name, effect, agreement):
         given = dict.fromkeys(Effects._fields, torch.zeros(2))
         given |= {"names": ("thickness", "slant"), "change": torch.zeros(2, 2), "spread": torch.zeros(2, 2)}
-        return OfClass(
-            name, 0, Effects(**given | {"effect": torch.tensor(effect), "agreement": torch.tensor(agreement)}), 4
-        )
+        effects = Effects(**given | {"effect": torch.tensor(effect), "agreement": torch.tensor(agreement)})
+        return ClassEffects(0, name, 0, effects, 4)
 
     first = of_class("a", [[0.6, 2.0], [0.4, 0.0]], [[1.0, 0.9], [1.0, 0.0]])
     second = of_class("b", [[-0.8, 1.0], [3.0, 0.0]], [[0.75, 0.5], [0.7, 0.0]])
-    numbers = _numbers([first, second])
+    numbers = list_numbers([first, second])
     assert numbers["classes_with_a_clear_effect"] == [2, 0]
     assert np.array(numbers["mean_effect"]) == pytest.approx(np.array([[0.7, 1.5], [1.7, 0.0]]))
 
 
 def test_the_random_numbers_of_the_caller_are_left_alone(trained_run, tmp_path):
     before = torch.get_rng_state()
-    explain(trained_run, tmp_path, images=3)
+    explain_run(trained_run, tmp_path, images=3)
     assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_again_is_the_same_and_other_files_are_left_alone(trained_run, tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
-    first = explain(trained_run, tmp_path, images=5, seed=3)
+    first = explain_run(trained_run, tmp_path, images=5, seed=3)
     content = first.page.read_bytes()
-    assert explain(trained_run, tmp_path, images=5, seed=3).page.read_bytes() == content
+    assert explain_run(trained_run, tmp_path, images=5, seed=3).page.read_bytes() == content
     assert (tmp_path / "notes.txt").read_text() == "mine"
     assert first.numbers["images"] == 5
 
 
 def test_pictures_of_an_earlier_report_are_taken_away(trained_run, tmp_path):
     folder = tmp_path / "pictures"
-    explain(trained_run, tmp_path)
+    explain_run(trained_run, tmp_path)
     (folder / "mine.png").write_text("mine")
     (tmp_path / "outside.png").write_text("mine")
     numbers = json.loads((tmp_path / "numbers.json").read_text())
@@ -223,17 +223,17 @@ def test_pictures_of_an_earlier_report_are_taken_away(trained_run, tmp_path):
     numbers["pictures"] += ["../outside.png", "stale.png", 3]
     (folder / "stale.png").write_text("from before")
     (tmp_path / "numbers.json").write_text(json.dumps(numbers))
-    fewer = set(explain(trained_run, tmp_path, images=2).numbers["pictures"])
+    fewer = set(explain_run(trained_run, tmp_path, images=2).numbers["pictures"])
     assert fewer < written
     assert {path.name for path in folder.iterdir()} == fewer | {"mine.png"}
     assert (tmp_path / "outside.png").exists()
 
 
 def test_a_file_in_place_of_the_folder_is_refused_before_anything_is_measured(trained_run, tmp_path, monkeypatch):
-    monkeypatch.setattr(report_module, "load_subject", None)
+    monkeypatch.setattr(reports, "answer_images", None)
     (tmp_path / "file").write_text("mine")
     with pytest.raises(RunError, match="cannot be made"):
-        explain(trained_run, tmp_path / "file")
+        explain_run(trained_run, tmp_path / "file")
 
 
 def test_epochs_are_those_that_were_done(tiny, tmp_path):
@@ -275,13 +275,12 @@ def test_two_digits_are_told_apart_by_colour(tmp_path):
     assert "the capsule of the first is watched" in text
     predicted, true = (" + ".join(case[name]) for name in ("predictions", "labels"))
     assert any(f"From left: input, {predicted}, {true}, true digits." in alt for alt in found.alts)
-    model, spec = load_model(run)
-    subject = load_subject(run, read_run_recipe(run), model, spec, images=30)
+    _, subject = answers_of(run, images=30)
     hits = [len(set(there) & set(scores.topk(2).indices.tolist())) for there, scores in
             zip(subject.labels.tolist(), subject.scores, strict=True)]  # fmt: skip
     assert report.numbers["share_of_objects_found"] == pytest.approx(sum(hits) / 60)
     grey_decoder(run)
-    grey = explain(run, tmp_path / "out", images=30).numbers["segmentation"]
+    grey = explain_run(run, tmp_path / "out", images=30).numbers["segmentation"]
     objects = subject.batch.targets.double().flatten(0, 1)
     expected = float(((objects - 0.5) ** 2).mean())
     assert grey["error_per_pixel_of_each_object"] == pytest.approx(expected, rel=1e-5)
@@ -327,7 +326,9 @@ def test_other_images_and_models(shape, overrides, tmp_path):
     assert "length of the predicted" not in text, "EM routing has activations that are no lengths"
 
 
-def test_more_classes_than_are_shown(tmp_path):
+def test_more_classes_than_are_shown(tmp_path, monkeypatch):
+    layouts = []
+    monkeypatch.setattr(routing, "lay_out", lambda *given: layouts.append(lay_out(*given)) or layouts[-1])
     generator = np.random.default_rng(0)
     images = generator.integers(0, 255, (140, 12, 12), dtype=np.uint8)
     names = np.array([f"class number {n}" for n in range(14)])
@@ -335,16 +336,16 @@ def test_more_classes_than_are_shown(tmp_path):
     _, _, text = checked_report(untrained(tmp_path / "run", tmp_path / "many.npz"), tmp_path / "out")
     assert text.count("the first 10 of 14 classes") == 3
     assert "all classes" not in text.lower()
-    drawn = re.findall(r'<svg role="img" aria-label="iteration.*?</svg>', text, flags=re.S)
-    colours = {colour for svg in drawn for colour in re.findall(r'<circle[^>]*fill="(#\w+)"', svg)} - {NEUTRAL}
+    panels = [panel for layout in layouts for panel in layout.panels]
+    colours = {choose_colour(mark.parent) for panel in panels for mark in (*panel.dots, *panel.parents)} - {NEUTRAL}
     legend = re.search('<p class="legend">(.*?)</p>', text).group(1)
     assert set(re.findall(r"background:(#\w+)", legend)) - {NEUTRAL} == colours
 
 
-def test_measured_classes_in_words():
-    assert _which([0, 1, 2], 3) == "all 3 classes"
-    assert _which([0, 1], 3) == "the first 2 of 3 classes"
-    assert _which([0, 2], 3) == "2 of 3 classes"
+def test_measured_classesdescribe_movements():
+    assert describe_classes([0, 1, 2], 3) == "all 3 classes"
+    assert describe_classes([0, 1], 3) == "the first 2 of 3 classes"
+    assert describe_classes([0, 2], 3) == "2 of 3 classes"
 
 
 def test_one_image_is_no_plural(trained_run, tmp_path):
@@ -364,8 +365,8 @@ def moved(*accuracies):
 
 def test_accuracy_falls_only_where_it_does():
     same = [0.9] * 9
-    assert "does not fall" in _in_words(moved(same, same, same, [0.95, *same[1:]]))
-    words = _in_words(moved(same, same, same, [0.9, 0.6, *same[2:]]))
+    assert "does not fall" in describe_movements(moved(same, same, same, [0.95, *same[1:]]))
+    words = describe_movements(moved(same, same, same, [0.9, 0.6, *same[2:]]))
     assert "90.0\u202f% on the images as they are, falls lowest, to 60.0\u202f%, for scale 0.775 (factor)" in words
 
 
@@ -397,26 +398,26 @@ def test_names_with_signs_are_shown_as_they_are(tmp_path):
 
 def test_what_cannot_be_explained(trained_run, tmp_path):
     with pytest.raises(RunError, match="at least 1"):
-        explain(trained_run, tmp_path, images=0)
+        explain_run(trained_run, tmp_path, images=0)
     with pytest.raises(RunError, match="not a run folder"):
-        explain(tmp_path)
+        explain_run(tmp_path)
     with pytest.raises(RunError, match="has images of"):
-        explain(trained_run, tmp_path, DataOptions(name="mnist-mini"))
+        explain_run(trained_run, tmp_path, DataOptions(name="mnist-mini"))
 
 
 def test_nothing_is_left_of_a_report_that_cannot_be(trained_run, tmp_path, monkeypatch):
     folder = tmp_path / "new"
     with pytest.raises(RunError, match="has images of"):
-        explain(trained_run, folder, DataOptions(name="mnist-mini"))
+        explain_run(trained_run, folder, DataOptions(name="mnist-mini"))
     assert not folder.exists()
-    monkeypatch.setattr(report_module, "load_subject", None)
+    monkeypatch.setattr(reports, "answer_images", None)
 
     def refused(**_):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(report_module, "TemporaryFile", refused)
+    monkeypatch.setattr(reports, "TemporaryFile", refused)
     with pytest.raises(RunError, match="cannot be made or written to: Permission denied"):
-        explain(trained_run, folder)
+        explain_run(trained_run, folder)
 
 
 def test_a_decoder_that_draws_nothing_is_told_of(tiny, trained_run, tmp_path):

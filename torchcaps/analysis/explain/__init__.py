@@ -1,1 +1,0 @@
-"""`torchcaps explain`: a page on a trained run, a module per section."""

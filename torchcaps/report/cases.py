@@ -1,0 +1,172 @@
+"""Right and wrong answers: the images, what is drawn from the capsules, and two digits told apart by colour."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from torchcaps.analysis.reconstruction import draw_classes, measure_drawing
+from torchcaps.report.formats import count_nouns, format_number
+from torchcaps.report.given import GivenImages, case_numbers, describe_answer
+from torchcaps.report.pictures import (
+    BLUE,
+    ORANGE,
+    Picture,
+    choose_scale,
+    make_sheet,
+    mix_two_colours,
+    show_channels,
+)
+from torchcaps.report.rendering import Section, Swatch
+
+
+class CasePanel(NamedTuple):
+    """One of the images that are seen beside each other.
+
+    Attributes:
+        names: what stands below it; two names are in two colours.
+        image: ``[C, H, W]``.
+    """
+
+    names: tuple[str, ...]
+    image: Tensor
+
+    @property
+    def said(self) -> str:
+        """The names as text."""
+        return " + ".join(self.names)
+
+
+Panels = Callable[[int], list[CasePanel]]
+
+
+def show_cases(given: GivenImages) -> Section:
+    """Right and wrong cases, in the way that the model allows."""
+    if given.decoder is None:
+        return _show_predictions(given)
+    return _show_reconstructions(given) if given.answers.objects == 1 else _show_two_objects(given)
+
+
+def _show_predictions(given: GivenImages) -> Section:
+    def panels(index: int) -> list[CasePanel]:
+        return [CasePanel((), given.answers.pictures[index])]
+
+    capsules = given.answers.capsules is not None
+    content = {"why": "decoder" if capsules else "capsules"}
+    score = "activation" if capsules else "probability"
+    return _make_section(given, "predictions", "Predictions", score, panels, content)
+
+
+def _show_reconstructions(given: GivenImages) -> Section:
+    answers, decoder = given.answers, given.decoder
+    assert decoder is not None  # as was asked before
+    names, label, predicted = answers.class_names, answers.labels[:, 0], answers.predictions[:, 0]
+    errors = measure_drawing(decoder, answers)
+    assert errors.as_predicted is not None  # of one object it is there
+
+    def panels(index: int) -> list[CasePanel]:
+        classes = [predicted[index]] if answers.right[index] else [predicted[index], label[index]]
+        drawn = draw_classes(decoder, answers.capsules, torch.tensor([index] * len(classes)), torch.stack(classes))
+        decoded = [CasePanel((f"r = {names[int(c)]}",), image) for c, image in zip(classes, drawn, strict=True)]
+        return [CasePanel(("input",), answers.pictures[index]), *decoded]
+
+    numbers: dict[str, Any] = {"error_per_pixel": float(errors.as_predicted.mean())}
+    if errors.mean_image is not None:
+        numbers["error_of_mean_image"] = errors.mean_image
+    if not answers.right.all():
+        wrong = {"as_predicted": errors.as_predicted, "as_labelled": errors.as_labelled}
+        numbers["error_per_pixel_of_wrong_cases"] = {
+            name: float(error[~answers.right].mean()) for name, error in wrong.items()
+        }
+    content = {"summary": _describe_errors(answers.right, numbers)}
+    return _make_section(given, "reconstructions", "Reconstructions", "activation", panels, content, numbers)
+
+
+def _describe_errors(right: Tensor, numbers: Mapping[str, Any]) -> str:
+    said = (
+        "Decoded from the predicted class, the squared error per pixel is "
+        f"{format_number(numbers['error_per_pixel'], 4)} on average over {count_nouns(len(right), 'image')}"
+    )
+    if "error_of_mean_image" in numbers:
+        said += f"; the mean of all other images would have {format_number(numbers['error_of_mean_image'], 4)}"
+    wrong = numbers.get("error_per_pixel_of_wrong_cases")
+    if wrong is None:
+        return f"{said}."
+    count = int((~right).sum())
+    cases = "the only wrong case" if count == 1 else f"the {count:,} wrong cases"
+    return (
+        f"{said}. In {cases} it is {format_number(wrong['as_predicted'], 4)} decoded as predicted and "
+        f"{format_number(wrong['as_labelled'], 4)} decoded as labelled."
+    )
+
+
+def _show_two_objects(given: GivenImages) -> Section:
+    answers, decoder = given.answers, given.decoder
+    assert decoder is not None  # as was asked before
+    names = answers.class_names
+    errors = measure_drawing(decoder, answers)
+    numbers = {"error_per_pixel_of_each_object": float(errors.as_labelled.mean())}
+    if errors.mean_image is not None:
+        numbers["error_of_mean_image"] = errors.mean_image
+
+    def panels(index: int) -> list[CasePanel]:
+        shown, labels = answers.pictures[index], answers.labels[index]
+        predicted = answers.predictions[index]
+        parts = [CasePanel(("input",), shown)]
+        for classes in [predicted] if answers.right[index] else [predicted, labels]:
+            drawn = draw_classes(decoder, answers.capsules, torch.tensor([index, index]), classes)
+            pair = tuple(names[k] for k in classes.tolist())
+            parts.append(CasePanel(pair, mix_two_colours(drawn[0], drawn[1], shown)))
+        truth = answers.batch.targets[index]
+        return [*parts, CasePanel(("true digits",), mix_two_colours(truth[0], truth[1]))]
+
+    error, other = (format_number(value, 4) for value in (float(errors.as_labelled.mean()), errors.mean_image))
+    orange, blue = (f"rgb({', '.join(str(round(255 * part)) for part in colour)})" for colour in (ORANGE, BLUE))
+    content = {
+        "swatches": [Swatch(orange, "first"), Swatch(blue, "second")],
+        "summary": f"Decoded as labelled, each object differs from the true one by a squared error of {error} per "
+        f"pixel on average over {count_nouns(len(answers.right), 'image')}; the mean of all other objects would have "
+        f"{other}.",
+    }
+    title = "Two objects told apart"
+    return _make_section(given, "segmentation", title, "activations", panels, content, numbers)
+
+
+def _make_section(
+    given: GivenImages,
+    name: str,
+    title: str,
+    score: str,
+    panels: Panels,
+    content: Mapping[str, Any],
+    numbers: Mapping[str, Any] | None = None,
+) -> Section:
+    answers, groups, pictures = given.answers, [], []
+    listed: dict[str, list[dict[str, Any]]] = {}
+    for kind, cases, mask in zip(("right", "wrong"), given.cases(), (answers.right, ~answers.right), strict=True):
+        shown = []
+        for number, index in enumerate(cases):
+            case = _show_case(given, f"{name}-{kind}-{number + 1:02d}", index, panels(index), score)
+            shown.append(case)
+            pictures.append(case["picture"])
+        of_all = count_nouns(len(mask), "image")
+        groups.append({"kind": kind, "cases": shown, "count": int(mask.sum()), "of_all": of_all})
+        listed[kind] = [case_numbers(answers, index) for index in cases]
+    whole = {**content, "name": name, "groups": groups}
+    return Section(name, title, "cases.html", whole, pictures, {**(numbers or {}), "cases": listed})
+
+
+def _show_case(given: GivenImages, name: str, index: int, panels: Sequence[CasePanel], score: str) -> dict[str, Any]:
+    labels, predictions, scores = describe_answer(given.answers, index)
+    images = [show_channels(panel.image) for panel in panels]
+    channels = max(len(image) for image in images)
+    row = torch.stack([image.expand(channels, -1, -1) for image in images])
+    seen = ", ".join(panel.said for panel in panels if panel.said)
+    alt = f"Test image with label {labels}, prediction {predictions} ({score} {scores})."
+    picture: Picture = make_sheet(name, [row], f"{alt} From left: {seen}." if seen else alt, gap=4)
+    below = [panel.names for panel in panels if panel.names]
+    answer = {"labels": labels, "predictions": predictions, "scores": scores}
+    return {"picture": picture, "scale": choose_scale(row), "below": below, **answer}
