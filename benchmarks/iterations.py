@@ -18,8 +18,9 @@ from torchcaps.data.dataset import Files
 from torchcaps.data.options import DataOptions
 from torchcaps.data.registry import keep_own_options, make_image_dataset
 from torchcaps.data.sources import evaluation_source
-from torchcaps.pretrained import list_pretrained, load_pretrained, pretrained_card
+from torchcaps.pretrained import list_pretrained, pretrained_card
 from torchcaps.progress import bars
+from torchcaps.run import load
 from torchcaps.version import __version__
 
 RESULTS = Path(__file__).parent.parent / "results" / "iterations.csv"
@@ -29,7 +30,7 @@ AT_A_TIME = 500
 
 def measured(name: str, data_dir: str) -> OtherIterations:
     """Means over all test images of a shipped model's data."""
-    model, _ = load_pretrained(name)
+    model = load(name).model
     options = keep_own_options(DataOptions(name=pretrained_card(name)["data"], options={"base": "mnist"}))
     source = evaluation_source(make_image_dataset(options), files=Files(data_dir))
     tick, parts = bars()(name, len(source)), []

@@ -134,7 +134,7 @@ A {card["model"]} with {card["parameters"]:,} parameters, trained by torchcaps. 
 **Data.** {SOURCES[name]}{counted}
 
 **Use.** To look at with `torchcaps explore`, and as a small example of a trained capsule network:
-`torchcaps.pretrained.load_pretrained("{name}")`. The weights are those of the last
+`torchcaps.load("{name}")`. The weights are those of the last
 epoch of one run; the test images decided nothing.
 
 **Limits.** It knows its ten classes and finds {found} in every picture, whatever it shows. Drawings and photographs

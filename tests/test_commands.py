@@ -14,8 +14,9 @@ import pytest
 import yaml
 from PIL import Image
 
-from torchcaps.cli import main, split_overrides
+from torchcaps.cli import main
 from torchcaps.commands import COMMANDS
+from torchcaps.commands.keys import parse_with_keys
 
 
 def call(*words):
@@ -96,10 +97,12 @@ def test_debug_shows_the_traceback(tmp_path, monkeypatch):
         main(["train", "nothing", "--debug"])
 
 
-def test_overrides_are_told_from_options():
-    own, overrides = split_overrides(["train", "--a.b", "1", "mnist", "--list", "--c=2", "--d"], ["--list"])
-    assert own == ["train", "mnist", "--list"]
-    assert overrides == ["--a.b", "1", "--c=2", "--d"]
+def test_keys_of_a_recipe_are_told_from_options():
+    words = ["--training.epochs", "1", "mnist", "--list", "--data.mirror=true", "--model.options.a.b", "[2]"]
+    own, given = parse_with_keys(words, COMMANDS["train"].add_arguments)
+    assert own.recipe == "mnist"
+    assert own.list is True
+    assert given == {"training.epochs": 1, "data.mirror": True, "model.options.a.b": [2]}
 
 
 def test_print_config_is_a_recipe_that_gives_itself(capsys, tmp_path):

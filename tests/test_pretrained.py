@@ -12,7 +12,8 @@ import torch
 
 from torchcaps.commands.keys import read_keys
 from torchcaps.models.capsnet import CapsNet
-from torchcaps.pretrained import list_pretrained, load_pretrained, pretrained_card, pretrained_samples
+from torchcaps.pretrained import list_pretrained, pretrained_card, pretrained_samples, weights_path
+from torchcaps.run import load
 
 FOLDER = Path(str(files("torchcaps.pretrained")))
 RESULTS = Path(__file__).parent.parent / "results" / "pretrained.csv"
@@ -24,7 +25,7 @@ CLOTHES = ("T-shirt/top", "trouser", "pullover", "dress", "coat", "sandal", "shi
 
 def found(name):
     """The classes that a model finds in its samples, sorted for each: ``[N, M]``."""
-    model, _ = load_pretrained(name)
+    model = load(name).model
     images = torch.from_numpy(pretrained_samples(name)["images"]).float() / 255
     with torch.inference_mode():
         return model(images).scores.topk(model.objects, dim=1).indices.sort(dim=1).values.numpy()
@@ -49,14 +50,15 @@ def test_the_list_is_ones_own():
 
 @EVERY
 def test_a_model_is_ready_to_use(name):
-    model, spec = load_pretrained(name)
+    run = load(name)
+    model, task = run.model, run.task
     assert isinstance(model, CapsNet)
     assert not model.training
-    assert spec.image_shape == spec.fitted_shape == SHAPES[name]
-    assert len(spec.class_names) == 10
+    assert task.input_shape == task.image_shape == SHAPES[name]
+    assert len(task.class_names) == 10
     assert model.objects == (2 if name == "multi-mnist" else 1)
     assert {weights.dtype for weights in model.parameters()} == {torch.float32}
-    output = model(torch.rand(2, *spec.image_shape))
+    output = model(torch.rand(2, *task.image_shape))
     assert output.scores.shape == (2, 10)
     assert torch.isfinite(output.scores).all()
     assert output.reconstruction is not None
@@ -66,7 +68,7 @@ def test_a_model_is_ready_to_use(name):
 def test_weights_are_kept_with_16_bits(name):
     from safetensors.torch import load_file
 
-    model, _ = load_pretrained(name)
+    model = load(name).model
     kept = load_file(FOLDER / f"{name}.safetensors")
     assert {tensor.dtype for tensor in kept.values() if tensor.is_floating_point()} == {torch.float16}
     assert all(torch.equal(kept[key].float(), value.float()) for key, value in model.state_dict().items())
@@ -82,11 +84,11 @@ def test_samples_are_small():
 
 @EVERY
 def test_samples_show_every_class(name):
-    samples, (_, spec) = pretrained_samples(name), load_pretrained(name)
+    samples, task = pretrained_samples(name), load(name).task
     images, labels = samples["images"], samples["labels"]
     objects = 2 if name == "multi-mnist" else 1
     assert images.dtype == np.uint8
-    assert images.shape[1:] == spec.image_shape
+    assert images.shape[1:] == task.image_shape
     assert labels.shape == (len(images), objects)
     assert set(labels[:, 0].tolist()) == set(range(10))
     assert images.reshape(len(images), -1).any(axis=1).all()
@@ -94,13 +96,14 @@ def test_samples_show_every_class(name):
     if objects == 1:
         assert set(samples) == {"images", "labels"}
     else:
-        assert samples["parts"].shape == (len(images), objects, *spec.image_shape)
+        assert samples["parts"].shape == (len(images), objects, *task.image_shape)
         assert (labels[:, 0] != labels[:, 1]).all()
 
 
 @EVERY
 def test_a_card_says_how_it_was_trained_and_what_it_measured(name):
-    card, (model, spec) = pretrained_card(name), load_pretrained(name)
+    card, run = pretrained_card(name), load(name)
+    model, spec = run.model, run.spec
     kinds = {"command": str, "seed": int, "epochs": int, "training_minutes": float, "test_error_percent": float}
     assert {key: type(card[key]) for key in kinds} == kinds
     assert 0 < card["test_error_percent"] < 20
@@ -130,7 +133,7 @@ def test_the_text_of_a_card_says_the_same(name):
     assert f"{card['test_error_percent']:.2f} %" in text
     assert card["command"] in text
     assert f"{card['parameters']:,} parameters" in text
-    assert f'load_pretrained("{name}")' in text
+    assert f'torchcaps.load("{name}")' in text
 
 
 @EVERY
@@ -153,12 +156,12 @@ def _without(words, option):
 
 
 def test_clothes_have_names():
-    assert load_pretrained("fashion-mnist")[1].class_names == CLOTHES
+    assert load("fashion-mnist").classes == CLOTHES
 
 
 def test_digits_are_called_by_their_digit():
     digits = tuple("0123456789")
-    assert load_pretrained("mnist")[1].class_names == load_pretrained("multi-mnist")[1].class_names == digits
+    assert load("mnist").classes == load("multi-mnist").classes == digits
 
 
 def test_digits_are_classified_right():
@@ -166,7 +169,7 @@ def test_digits_are_classified_right():
     assert (found("mnist") == labels).mean() >= 58 / 60
 
 
-@pytest.mark.parametrize("use", [load_pretrained, pretrained_card, pretrained_samples])
+@pytest.mark.parametrize("use", [weights_path, pretrained_card, pretrained_samples])
 @pytest.mark.parametrize("name", ["mnits", "", "../explorer/app", "MNIST"])
 def test_an_unknown_name_is_told_with_the_known_ones(use, name):
     with pytest.raises(ValueError, match="pretrained model") as error:
@@ -176,7 +179,7 @@ def test_an_unknown_name_is_told_with_the_known_ones(use, name):
 
 def test_no_lightning_is_needed_to_load_one():
     code = (
-        "import sys; from torchcaps.pretrained import load_pretrained; load_pretrained('mnist'); "
+        "import sys; import torchcaps; torchcaps.load('mnist'); "
         "print([name for name in ('pytorch_lightning', 'fastapi', 'matplotlib') if name in sys.modules])"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"

@@ -15,15 +15,15 @@ from torchcaps.analysis.relevance import (
     top_ngrams,
     word_relevance,
 )
+from torchcaps.commands.keys import read_keys
 from torchcaps.report.colouring import colour_terminal, render_words, scale_relevance
 from torchcaps.report.facts import Facts
 from torchcaps.report.given import GivenTexts
 from torchcaps.report.rendering import render_section
-from torchcaps.report.stand_ins import as_task
 from torchcaps.report.texts import show_words
+from torchcaps.run import load
 from torchcaps.training.fit import train
 from torchcaps.training.recipes import recipe_from_file
-from torchcaps.training.runs import load_model
 
 SMALL = {"filters": 6, "types": 3, "pose": 4}
 
@@ -104,9 +104,9 @@ def trained(tmp_path_factory):
     ]
     words += ["--epochs=12", "--training.batch_size=10", *(f"--model.options.{key}={n}" for key, n in small.items())]
     (folder / "run").mkdir()
-    train(recipe_from_file("text", words), folder / "run")
-    model, spec = load_model(folder / "run")
-    return model, as_task(spec)
+    train(recipe_from_file("text", read_keys(words)), folder / "run")
+    run = load(folder / "run")
+    return run.model, run.task
 
 
 def test_the_word_that_decides_is_found(trained):

@@ -20,7 +20,8 @@ from torchcaps.experiments.plots import plot, published_number
 from torchcaps.experiments.run import csv_text, make_setting, reproduce
 from torchcaps.experiments.step_cost import TrainingStep, step_costs
 from torchcaps.experiments.tables import body, cell, headings, markdown
-from torchcaps.experiments.trained import make_recipe, run_folder, trained
+from torchcaps.experiments.trained import make_recipe, run_folder, train_once
+from torchcaps.run import load
 from torchcaps.training.recipes import recipe_from_file
 
 SMALL = {"training.batch_size": 64, "data.validation": 0.9}
@@ -102,18 +103,18 @@ def test_experiments_share_the_runs_that_are_the_same(tmp_path):
 def test_a_training_is_done_once_and_begun_again_after_a_break(tmp_path):
     setting = Setting("x", Budget(SMALL), "quick", (0,), data="mnist-mini")
     training = setting.training("mnist", 0)
-    folder = trained(training, tmp_path)
+    folder = train_once(training, tmp_path)
     weights = (folder / "weights.safetensors").stat().st_mtime_ns
-    assert trained(training, tmp_path) == folder
+    assert train_once(training, tmp_path) == folder
     assert (folder / "weights.safetensors").stat().st_mtime_ns == weights
-    assert load_model(folder)[1].name == "capsnet-small"
+    assert load(folder).spec.name == "capsnet-small"
     assert str(training).startswith("mnist model.name=capsnet-small training.batch_size=64")
 
     other = setting.training("mnist", 1)
     place = run_folder(other, tmp_path)
     place.mkdir()
     (place / "recipe.yaml").write_text("half a file")  # broken off before its first checkpoint
-    assert (trained(other, tmp_path) / "summary.json").is_file()
+    assert (train_once(other, tmp_path) / "summary.json").is_file()
     assert place != folder
 
 

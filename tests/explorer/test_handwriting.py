@@ -9,7 +9,7 @@ from asking import file_of, read
 from PIL import Image, ImageDraw
 
 from torchcaps.explorer.handwriting import placed_as_digit
-from torchcaps.pretrained import load_pretrained
+from torchcaps.run import load
 
 STROKES = {  # of a hand, in a square of 100
     0: [[(50, 8), (25, 25), (22, 60), (40, 92), (62, 90), (78, 60), (74, 25), (50, 8)]],
@@ -47,7 +47,7 @@ def photograph(reflected, falls=0.0, towards=0.0, noise=3.0, paper=225, seed=0):
 @pytest.fixture(scope="module")
 def sees():
     """The digit that the shipped model finds in a file, and how surely."""
-    model, _ = load_pretrained("mnist")
+    model = load("mnist").model
 
     def seen(content):
         with torch.inference_mode():

@@ -9,7 +9,8 @@ from asking import ask, info, packed, refusal, unpacked
 
 from torchcaps.analysis.couplings import routing_flow
 from torchcaps.explorer.schemas import Look, Models, RoutedPicture, Samples
-from torchcaps.pretrained import list_pretrained, load_pretrained, pretrained_card, pretrained_samples
+from torchcaps.pretrained import list_pretrained, pretrained_card, pretrained_samples
+from torchcaps.run import load
 
 NAMES = list_pretrained()
 EVERY = pytest.mark.parametrize("name", NAMES)
@@ -30,12 +31,13 @@ def test_the_list_of_models_is_typed_and_complete(client):
     assert [model.id for model in models] == NAMES
     assert len({model.title for model in models}) == len(models)
     for model in models:
-        network, spec = load_pretrained(model.id)
-        assert (model.picture.channels, model.picture.height, model.picture.width) == spec.image_shape
+        run = load(model.id)
+        network, task = run.model, run.task
+        assert (model.picture.channels, model.picture.height, model.picture.width) == task.image_shape
         assert model.drawing == model.picture
-        assert model.classes == list(spec.class_names)
+        assert model.classes == list(task.class_names)
         assert model.parameters == sum(weights.numel() for weights in network.parameters())
-        assert model.architecture == spec.name
+        assert model.architecture == run.spec.name
         assert (model.routing, model.iterations) == ("dynamic", network.class_capsules.routing.iterations)
         assert (model.decodes, model.pose_size) == (True, 16)
         assert model.card is not None
@@ -83,7 +85,7 @@ def test_nearly_all_digits_are_found(client):
 @EVERY
 @pytest.mark.parametrize("at", [0, 17])
 def test_a_look_is_what_the_model_says(client, name, at):
-    model, _ = load_pretrained(name)
+    model = load(name).model
     about, sample = info(client, name), samples(client, name)[at]
     look = Look.model_validate(ask(client, name, "look", pixels=sample["pixels"]), strict=True)
     with torch.inference_mode():
@@ -199,7 +201,7 @@ def test_routing_ends_with_the_lengths_of_the_look(client, name):
 
 @EVERY
 def test_routing_is_what_the_analysis_says(client, name):
-    flow = routing_flow(load_pretrained(name)[0], as_seen(name, 8))
+    flow = routing_flow(load(name).model, as_seen(name, 8))
     routing = ask(client, name, "routing", pixels=samples(client, name)[8]["pixels"])
     steps = routing["steps"]
     assert np.abs(np.array([s["coupling"] for s in steps]) - flow.coupling.flatten(1, 3).numpy()).max() < 1e-4
@@ -253,7 +255,7 @@ def test_routing_can_go_on(client, name):
 
 def test_agreement_of_each_class_is_that_of_its_votes(client):
     pixels = samples(client, "mnist")[7]["pixels"]
-    model, _ = load_pretrained("mnist")
+    model = load("mnist").model
     with torch.inference_mode():
         children = model.primary_capsules(as_seen("mnist", 7)[None])
         votes = model.class_capsules.votes(children)[0]

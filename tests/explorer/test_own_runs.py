@@ -15,8 +15,10 @@ from torchcaps.data.preparation import Preparation
 from torchcaps.data.registry import make_image_dataset
 from torchcaps.data.text.vocabulary import Vocabulary
 from torchcaps.explorer import create_app
-from torchcaps.training.runs import RunError, load_model, save_weights, write_vocabulary
-from torchcaps.training.specs import TextSpec
+from torchcaps.training.errors import RunError
+from torchcaps.training.runs import load_model, save_weights
+from torchcaps.training.specs import ModelSpec
+from torchcaps.training.tasks import TextTask
 
 
 def exploring(*runs, **options):
@@ -193,9 +195,10 @@ def test_the_data_folder_of_the_training_can_be_replaced(tmp_path):
 def test_a_model_of_words_is_refused_with_another_way(tmp_path):
     (tmp_path / "words").mkdir()
     words = Vocabulary.from_texts([["good", "bad"]])
-    spec = TextSpec("text-cnn", len(words), 8, ("bad", "good"), {"filters": 4}, 20)
+    task = TextTask(("bad", "good"), len(words), 8, 20, vocabulary=words)
+    spec = ModelSpec("text-cnn", task, {"filters": 4})
     save_weights(tmp_path / "words" / "weights.safetensors", spec.build(), spec)
-    write_vocabulary(tmp_path / "words", words)
+    task.write_files(tmp_path / "words")
     with pytest.raises(RunError, match=r"reads words; the explorer shows images\..*torchcaps predict"):
         create_app([tmp_path / "words"])
 

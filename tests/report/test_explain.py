@@ -14,27 +14,26 @@ from torchcaps.analysis.couplings import routing_by_layer
 from torchcaps.analysis.equivariance import TRANSFORMATIONS, Movement, measure_movements
 from torchcaps.analysis.perturbation import ClassEffects, Effects, pose_effects
 from torchcaps.analysis.reconstruction import mean_image_error
-from torchcaps.data.images import placed
-from torchcaps.data.options import DataOptions
+from torchcaps.commands.keys import read_keys
+from torchcaps.data.dataset import Files
+from torchcaps.data.images import place
 from torchcaps.data.randomness import random_integers
-from torchcaps.data.sources import training_sources
-from torchcaps.report import explain_run, reports, routing
+from torchcaps.data.registry import make_dataset
+from torchcaps.report import reports, routing
 from torchcaps.report.dimensions import describe_classes, list_numbers
 from torchcaps.report.flow import NEUTRAL, choose_colour, lay_out
 from torchcaps.report.movements import describe_movements
-from torchcaps.report.stand_ins import evaluation_data
-from torchcaps.training.evaluation import evaluate
+from torchcaps.run import load
+from torchcaps.training.errors import RunError
 from torchcaps.training.fit import train
 from torchcaps.training.recipes import recipe_from_file
-from torchcaps.training.runs import (
-    WEIGHTS,
-    RunError,
-    load_model,
-    model_spec,
-    read_run_recipe,
-    save_weights,
-    write_recipe,
-)
+from torchcaps.training.runs import WEIGHTS, load_model, read_run_recipe, save_weights, write_recipe
+from torchcaps.training.specs import ModelSpec
+from torchcaps.training.tasks import task_of
+
+
+def explain_run(run, output=None, data=None, **options):
+    return load(run).explain(output, data, **options)
 
 
 def checked_report(run, output, **options):
@@ -56,8 +55,9 @@ def checked_report(run, output, **options):
 
 def answers_of(run, images=500):
     """The model of a run, and its answers on test images."""
-    model, spec = load_model(run)
-    return model, answer_images(model, evaluation_data(spec, read_run_recipe(run), None), images, 0)
+    opened = load(run)
+    source = opened.open_data(crops=1 if opened.task.patches > 1 else None).source
+    return opened.model, answer_images(opened.model, source, images, 0)
 
 
 def images_in_classes(path, count=60, shape=(12, 12), classes=3):
@@ -73,8 +73,10 @@ def images_in_classes(path, count=60, shape=(12, 12), classes=3):
 
 def untrained(folder, data, *overrides):
     """A run folder as training leaves it, without the training."""
-    recipe = recipe_from_file("quickstart", [f"--data.name={data}", *overrides])
-    spec = model_spec(recipe, training_sources(recipe.data, 0)[0])
+    recipe = recipe_from_file("quickstart", read_keys([f"--data.name={data}", *overrides]))
+    dataset = make_dataset(recipe.data)
+    task = task_of(dataset).prepare(recipe, dataset, Files()).task
+    spec = ModelSpec(recipe.model.name, task, task.model_options(recipe.model.name, recipe.model.options))
     folder.mkdir()
     write_recipe(folder, recipe)
     torch.manual_seed(1)
@@ -93,7 +95,7 @@ def trained_run(tiny, tmp_path_factory):
     folder = tmp_path_factory.mktemp("report") / "run"
     folder.mkdir()
     words = [f"--data.name={tiny}", "--epochs=2", "--training.batch_size=6", "--data.validation=0.2"]
-    train(recipe_from_file("quickstart", words), folder)
+    train(recipe_from_file("quickstart", read_keys(words)), folder)
     return folder
 
 
@@ -118,7 +120,7 @@ def test_the_numbers_are_those_of_direct_calls(trained_run, whole_report):
     numbers = whole_report[0].numbers
     model, subject = answers_of(trained_run)
     batch = subject.batch
-    assert numbers["accuracy"] == evaluate(trained_run)["accuracy"]
+    assert numbers["accuracy"] == load(trained_run).evaluate()["accuracy"]
     assert numbers["images"] == numbers["test_images"] == 12
     drawn = model.decoder(subject.capsules, subject.predictions[:, 0])
     error = float((drawn - batch.targets).square().mean().detach())
@@ -142,7 +144,7 @@ def test_effects_are_measured_by_images_shifted_as_in_training(trained_run, whol
     copies = subject.batch.targets[label == 1].repeat(4, 1, 1, 1)
     offsets = random_integers(0, torch.arange(len(copies)), 2, 2 * shift + 1) - shift
     shown = (label == 1) & subject.right if (subject.right & (label == 1)).any() else label == 1
-    for natural, same in ((placed(copies, offsets, copies.shape[-2:]), True), (copies, False)):
+    for natural, same in ((place(copies, offsets, copies.shape[-2:]), True), (copies, False)):
         effects = pose_effects(model.decoder, subject.capsules.pose[shown], label[shown], natural.mean(dim=1))
         assert (np.array(numbers["effect"]) == pytest.approx(effects.effect.numpy(), rel=1e-3, abs=1e-4)) == same
     assert shift == 2
@@ -402,13 +404,13 @@ def test_what_cannot_be_explained(trained_run, tmp_path):
     with pytest.raises(RunError, match="not a run folder"):
         explain_run(tmp_path)
     with pytest.raises(RunError, match="has images of"):
-        explain_run(trained_run, tmp_path, DataOptions(name="mnist-mini"))
+        explain_run(trained_run, tmp_path, "mnist-mini")
 
 
 def test_nothing_is_left_of_a_report_that_cannot_be(trained_run, tmp_path, monkeypatch):
     folder = tmp_path / "new"
     with pytest.raises(RunError, match="has images of"):
-        explain_run(trained_run, folder, DataOptions(name="mnist-mini"))
+        explain_run(trained_run, folder, "mnist-mini")
     assert not folder.exists()
     monkeypatch.setattr(reports, "answer_images", None)
 

@@ -144,10 +144,8 @@ class TextTask(Task):
 
     def list_items(self, inputs: Any) -> list[str]:
         """A text, or several."""
-        items = [inputs] if isinstance(inputs, str) else inputs
-        strangers = (
-            [item for item in items if not isinstance(item, str)] if isinstance(items, (list, tuple)) else [items]
-        )
+        items = inputs if isinstance(inputs, (list, tuple)) else [inputs]
+        strangers = [item for item in items if not isinstance(item, str)]
         if strangers:
             what = type(strangers[0]).__name__
             raise RunError(f"this model reads words, not images: give it a text or a list of texts, got a {what}.")
