@@ -15,7 +15,7 @@ from torchcaps.data.pictures import UnreadableError
 from torchcaps.explorer.gallery import load_subjects
 from torchcaps.explorer.interface import Workers, interface
 from torchcaps.explorer.limits import Guard
-from torchcaps.explorer.subjects import RequestError
+from torchcaps.explorer.subjects import RequestError, Subject
 from torchcaps.version import __version__
 
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -24,6 +24,7 @@ TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".s
 def create_app(
     runs: Sequence[str | os.PathLike[str]] = (),
     *,
+    subjects: Sequence[Subject] = (),
     data_dir: str | None = None,
     pretrained: bool = True,
     hosts: Sequence[str] | None = None,
@@ -32,12 +33,13 @@ def create_app(
 
     Args:
         runs: run folders or weights files of models to explore, shown before the shipped ones.
+        subjects: other models, one's own among them, made by :func:`~torchcaps.explorer.make_subject`; shown first.
         data_dir: folder with the data sets whose test images are offered.
         pretrained: offer the shipped models, too.
         hosts: names that the server answers to, such as ``("localhost", "127.0.0.1")``; None for all. It always
             answers to the address that it is reached at.
     """
-    subjects = {subject.id: subject for subject in load_subjects(runs, data_dir, pretrained)}
+    shown = {subject.id: subject for subject in load_subjects(runs, data_dir, pretrained, subjects)}
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -50,7 +52,7 @@ def create_app(
         title="torchcaps explorer", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan,
         redirect_slashes=False,
     )  # fmt: skip
-    app.state.subjects, app.state.workers = subjects, Workers()  # of a mounted app nobody calls the lifespan
+    app.state.subjects, app.state.workers = shown, Workers()  # of a mounted app nobody calls the lifespan
     app.add_middleware(Guard, hosts=hosts)
     app.include_router(interface)
     _add_errors(app)
