@@ -21,9 +21,10 @@ from torchcaps.analysis.explain.movements import _in_words
 from torchcaps.analysis.explain.report import explain
 from torchcaps.analysis.explain.subject import load_subject
 from torchcaps.analysis.perturbation import Effects, pose_effects
-from torchcaps.data.images import placed
+from torchcaps.data.images import place
 from torchcaps.data.options import DataOptions
 from torchcaps.data.randomness import random_integers
+from torchcaps.data.registry import make_image_dataset
 from torchcaps.data.sources import training_sources
 from torchcaps.training.evaluation import evaluate
 from torchcaps.training.fit import train
@@ -70,7 +71,7 @@ def images_in_classes(path, count=60, shape=(12, 12), classes=3):
 def untrained(folder, data, *overrides):
     """A run folder as training leaves it, without the training."""
     recipe = recipe_from_file("quickstart", [f"--data.name={data}", *overrides])
-    spec = model_spec(recipe, training_sources(recipe.data, 0)[0])
+    spec = model_spec(recipe, training_sources(make_image_dataset(recipe.data), recipe.data, 0)[0])
     folder.mkdir()
     write_recipe(folder, recipe)
     torch.manual_seed(1)
@@ -140,7 +141,7 @@ def test_effects_are_measured_by_images_shifted_as_in_training(trained_run, whol
     copies = subject.batch.targets[label == 1].repeat(4, 1, 1, 1)
     offsets = random_integers(0, torch.arange(len(copies)), 2, 2 * shift + 1) - shift
     shown = (label == 1) & subject.right if (subject.right & (label == 1)).any() else label == 1
-    for natural, same in ((placed(copies, offsets, copies.shape[-2:]), True), (copies, False)):
+    for natural, same in ((place(copies, offsets, copies.shape[-2:]), True), (copies, False)):
         effects = pose_effects(model.decoder, subject.capsules.pose[shown], label[shown], natural.mean(dim=1))
         assert (np.array(numbers["effect"]) == pytest.approx(effects.effect.numpy(), rel=1e-3, abs=1e-4)) == same
     assert shift == 2
