@@ -143,7 +143,7 @@ def test_a_model_sees_a_picture_prepared_as_in_training(tmp_path, preparation, s
     central = replace(preparation, crops=1)
     model, _ = load_model(run)
     with torch.inference_mode():
-        output = model(central.patches(central.resized(picture[None]))[:, 0])
+        output = model(central.cut_patches(central.resize_images(picture[None]))[:, 0])
     look = ask(client, "run-run", "look", pixels=sample["pixels"])
     assert look["lengths"] == pytest.approx(output.scores[0].tolist(), abs=1e-4)
     assert unpacked(look["drawings"][0]["pixels"], about["drawing"]).shape == (1, side, side)

@@ -92,7 +92,7 @@ def _inside_jpeg(content: bytes) -> Inside:
         if kind in (_SCAN, _END):
             kept.append(content[start:])
             if content.count(b"\xff\xda", end):  # perhaps in what is no scan, such as a film behind a photograph
-                scans = _counted(content)
+                scans = _count(content)
             break
         if kind in _FRAMES - _HUFFMAN:
             raise UnreadableError("its pixels are not coded as in other JPEG files")
@@ -105,7 +105,7 @@ def _inside_jpeg(content: bytes) -> Inside:
     return Inside(b"".join(kept), turn, scans)
 
 
-def _counted(content: bytes) -> int:
+def _count(content: bytes) -> int:
     """How often a JPEG file goes over its pixels."""
     scans = 0
     for number, (kind, _, _) in enumerate(_segments(content)):

@@ -10,7 +10,7 @@ from torch import Tensor
 _GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed number
 
 
-def _mixed(bits: Tensor) -> Tensor:
+def _mix(bits: Tensor) -> Tensor:
     """SplitMix64's finaliser (Steele, Lea and Flood 2014): every bit of the input moves every bit of the output."""
     bits = (bits ^ ((bits >> 30) & 0x3FFFFFFFF)) * -4658895280553007687
     bits = (bits ^ ((bits >> 27) & 0x1FFFFFFFFF)) * -7723592293110705685
@@ -19,10 +19,10 @@ def _mixed(bits: Tensor) -> Tensor:
 
 def random_bits(seed: int, indices: Tensor, count: int) -> Tensor:
     """``count`` random numbers of 62 bits for every index, int64 ``[N, count]``."""
-    start = _mixed(torch.tensor(seed, dtype=torch.int64) * _GOLDEN + 1)
-    streams = _mixed(start + indices.to(torch.int64)[:, None] * _GOLDEN)
+    start = _mix(torch.tensor(seed, dtype=torch.int64) * _GOLDEN + 1)
+    streams = _mix(start + indices.to(torch.int64)[:, None] * _GOLDEN)
     numbers = torch.arange(1, count + 1, dtype=torch.int64)
-    return (_mixed(streams + numbers * _GOLDEN) >> 1) & 0x3FFFFFFFFFFFFFFF
+    return (_mix(streams + numbers * _GOLDEN) >> 1) & 0x3FFFFFFFFFFFFFFF
 
 
 def random_integers(seed: int, indices: Tensor, count: int, below: int) -> Tensor:

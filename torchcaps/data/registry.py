@@ -166,12 +166,12 @@ def _check_options(cls: type[Dataset], given: Mapping[str, Any], name: str) -> N
         if key not in option_names(cls):
             raise _refusal(cls, name, f"{name} has no option {shown(key)}.", str(key))
         if not _fits(value, types_of[key]):
-            raise _refusal(cls, name, f"{key} must be {_described(types_of[key])}, got {shown(value)}.", key)
+            raise _refusal(cls, name, f"{key} must be {_describe(types_of[key])}, got {shown(value)}.", key)
 
 
 def _refusal(cls: type[Dataset], name: str, problem: str, option: str) -> DataError:
     types_of = get_type_hints(cls)
-    known = ", ".join(f"{key} ({_described(types_of[key])})" for key in option_names(cls))
+    known = ", ".join(f"{key} ({_describe(types_of[key])})" for key in option_names(cls))
     return DataError(f"{problem} Options of {name}: {known or 'none'}.", option=f"data.options.{option}")
 
 
@@ -188,11 +188,11 @@ def _fits(value: Any, wanted: Any) -> bool:
     return isinstance(value, get_origin(wanted) or wanted)
 
 
-def _described(wanted: Any) -> str:
+def _describe(wanted: Any) -> str:
     """A type in a sentence."""
     if get_origin(wanted) is Literal:
         return " or ".join(map(str, get_args(wanted)))
     if get_origin(wanted) in (Union, types.UnionType):
-        return " or ".join(_described(kind) for kind in get_args(wanted) if kind is not type(None)) + " or nothing"
+        return " or ".join(_describe(kind) for kind in get_args(wanted) if kind is not type(None)) + " or nothing"
     words = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
     return words.get(wanted, getattr(wanted, "__name__", str(wanted)))
