@@ -65,7 +65,7 @@ def test_every_command_has_help_with_examples(command, capsys):
             "mnist-mini has no option 'image_size'. Options of mnist-mini: none. (--data.options.image_size)",
         ),
         (["train", "--data.crop", "20"], "give shift 0 with it, got 2. (--data.shift)"),
-        (["train", "--data.crops", "13"], "give data.crop, such as 32. (--data.crop)"),
+        (["train", "--data.crops", "13"], "give --data.crop, such as 32."),
         (["train", "--data.crops", "7"], "data.crops"),
         (["train", "--data.crop", "40", "--data.shift", "0"], "larger than the images"),
         (["train", "multi-mnist", "--data.standardize", "true"], "own canvas"),

@@ -55,7 +55,6 @@ ROOMS = [
     {"models"},
     {"losses", "testing"},
     {"data"},
-    {"tasks"},
     {"training"},
     {"pretrained"},
     {"analysis"},

@@ -55,8 +55,8 @@ def test_a_capsule_without_competition_shares_its_length_by_projection():
     """One type, one window, one branch: by hand, the share of an n-gram is c⟨û, v⟩ over the sum of them."""
     torch.manual_seed(0)
     model = create_model("text-capsnet-a", (40, 5), 2, filters=6, types=1, pose=4, window=2).double().eval()
-    numbers, branch = torch.tensor([[5, 9, 2, 2]]), model.branches[0]
-    ngrams = branch.primary_capsules(*model.embed(numbers))
+    token_ids, branch = torch.tensor([[5, 9, 2, 2]]), model.branches[0]
+    ngrams = branch.primary_capsules(*model.embed(token_ids))
     routed = branch.windows.route(ngrams)
     given = (branch.windows.votes(ngrams)[0, 0, :, 0, 0] @ routed.pose[0, 0, 0]) * routed.coupling[0, 0, :, 0, 0]
     expected = given / given.sum() * model(token_ids).scores[0, 1]

@@ -9,6 +9,7 @@ import torch
 from PIL import Image
 
 from torchcaps.cli import _run, guarded
+from torchcaps.commands.keys import read_keys
 from torchcaps.commands.reproduce import typed_for
 from torchcaps.experiments import get_experiment, list_experiments, register_experiment, registry
 from torchcaps.experiments.base import Budget, Column, Experiment, Setting, Trial
@@ -75,7 +76,7 @@ def test_what_is_typed_for_a_training_gives_its_recipe():
             for typed, training in zip(noted["trained_by"].split("; "), trial.trainings.values(), strict=True):
                 assert typed.startswith("torchcaps train ")
                 recipe, *overrides = shlex.split(typed)[2:]
-                assert recipe_from_file(recipe, overrides) == make_recipe(training)
+                assert recipe_from_file(recipe, read_keys(overrides)) == make_recipe(training)
 
 
 def test_an_experiment_registers_itself_once(monkeypatch):

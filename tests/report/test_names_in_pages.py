@@ -8,10 +8,9 @@ from benchmarks.browser import chromium, opened_browser
 from torchcaps import create_model
 from torchcaps.analysis.relevance import DecidingWords, NGrams
 from torchcaps.data.images import Images, ImageSet
-from torchcaps.data.preparation import Preparation
 from torchcaps.report import Facts, explain
 from torchcaps.report.colouring import render_words
-from torchcaps.report.stand_ins import ImageTask
+from torchcaps.training.tasks import ImageTask
 
 pytestmark = pytest.mark.skipif(
     chromium() is None,
@@ -64,7 +63,7 @@ def report(tmp_path_factory):
     source = Images(ImageSet(images, torch.arange(24) % 4, NAMES))
     torch.manual_seed(0)
     model = create_model("capsnet-small", (1, 17, 17), 4).eval()
-    task = ImageTask(NAMES, (1, 17, 17), (1, 17, 17), Preparation())
+    task = ImageTask(NAMES, (1, 17, 17))
     facts = Facts(NAMES[0], FILE, command=f"torchcaps explain {FILE} --seed 0", model_options={NAMES[2]: NAMES[1]})
     return explain(model, task, source, tmp_path_factory.mktemp("names"), facts=facts).page
 

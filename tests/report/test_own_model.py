@@ -11,13 +11,12 @@ from torch import nn
 from torchcaps import CapsuleLoss, Capsules
 from torchcaps.analysis.couplings import routing_by_layer, routing_flow
 from torchcaps.data.images import Images, ImageSet
-from torchcaps.data.preparation import Preparation
 from torchcaps.explorer import create_app, make_subject
 from torchcaps.explorer.subjects import to_base64
 from torchcaps.layers import CapsuleConv2d, CapsuleLinear, PrimaryCapsules2d, ReconstructionDecoder
 from torchcaps.models.output import ModelOutput
 from torchcaps.report import Facts, explain
-from torchcaps.report.stand_ins import ImageTask
+from torchcaps.training.tasks import ImageTask
 
 NAMES = ("bar", "disc", "ring")
 
@@ -61,7 +60,7 @@ def source():
     return Images(ImageSet(images, labels, NAMES))
 
 
-TASK = ImageTask(NAMES, (1, 24, 24), (1, 24, 24), Preparation())
+TASK = ImageTask(NAMES, (1, 24, 24))
 
 
 def made(**options):

@@ -133,19 +133,28 @@ def test_a_recipe_with_older_keys_means_the_same():
     made = recipe_from_values({"data": {"name": "multi-mnist", **OLD_DATA, "base": "mnist"}, "text": OLD_TEXT})
     assert made.data.options == {"base": "mnist"}
     folded = recipe_from_values({"data": {"name": "mr", **OLD_DATA}, "text": OLD_TEXT | {"fold": 3}})
-    assert folded.data.options == {"fold": 3, "fold_seed": 0}
+    assert folded.data.options == {"fold": 3}
     wrong = recipe_from_values({"data": {"name": "mnist", **OLD_DATA, "protocol": "azimuth"}})
     assert wrong.data.options == {"protocol": "azimuth"}, "which mnist will refuse"
 
 
 def test_older_keys_work_on_the_command_line():
-    recipe = recipe_from_file("viewpoints", ["--data.protocol=elevation", "--text.longest", "7", "--text.fold=0"])
+    recipe = recipe_from_file("viewpoints", read_keys(["--data.protocol=elevation", "--text.longest", "7"]))
     assert recipe.data.options == {"protocol": "elevation"}
     assert recipe.text.max_length == 7
 
 
 def test_options_of_a_recipes_own_data_set_go_with_it():
-    assert recipe_from_file("multi-mnist", ["--data.name=mnist"]).data.options == {}
-    assert recipe_from_file("viewpoints", ["--data.name=small-norb"]).data.options == {"protocol": "azimuth"}
-    kept = recipe_from_file("multi-mnist", ["--data.name=affine-mnist", "--data.options.base=mnist-mini"])
+    assert recipe_from_file("multi-mnist", {"data.name": "mnist"}).data.options == {}
+    assert recipe_from_file("viewpoints", {"data.name": "small-norb"}).data.options == {"protocol": "azimuth"}
+    kept = recipe_from_file("multi-mnist", {"data.options.base": "mnist-mini", "data.name": "affine-mnist"})
     assert kept.data.options == {"base": "mnist-mini"}
+
+
+def test_older_keys_are_told_of(capsys):
+    told = []
+    recipe_from_values({"text": {"longest": 30, "least_count": 1}}, {"data.protocol": "azimuth"}, told.append)
+    assert told == [
+        "the key text.longest is called text.max_length now.",
+        "the key data.protocol is called data.options.protocol now.",
+    ]

@@ -36,6 +36,7 @@ def parse_with_keys(
     from torchcaps.training.recipes import RENAMED, SECTIONS, is_free, known_keys, make_parser, parse_value, unknown_key
 
     parser = make_parser()
+    parser.add_argument("--description", type=str, default="", help="what the experiment is")
     add_own(parser)
     own = set(parser._option_string_actions) - {f"--{key}" for key in known_keys()}
     words = [_in_full(word, own) for word in words]
@@ -89,9 +90,9 @@ def spell_keys(error: Exception) -> str:
     from torchcaps.training.recipes import FREE, known_keys
 
     keys = [*(key for key in known_keys() if "." in key), *FREE]
-    message = str(error)
-    option = getattr(error, "option", None)
-    if option is not None and "." not in option:  # of a class that knows nothing of recipes
-        full = next((key for key in keys if key.endswith(f".{option}")), None) or f"--{option}"
-        message = re.sub(rf"(?<![\w.-]){option}(?![\w.])", full, message)
-    return re.sub(rf"(?<![\w.-])(?=({'|'.join(map(re.escape, keys))})\b)", "--", message)
+    message = re.sub(rf"(?<![\w.-])(?=({'|'.join(map(re.escape, keys))})\b)", "--", str(error))
+    option: str | None = getattr(error, "option", None)
+    if option is None:
+        return message
+    full = option if "." in option else next((key for key in keys if key.endswith(f".{option}")), option)
+    return message if f"--{full}" in message else f"{message} (--{full})"

@@ -61,7 +61,7 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
         own, overrides = parse_with_keys(words, _add_arguments)
     defaults = argparse.ArgumentParser(add_help=False)
     _add_arguments(defaults)
-    return argparse.Namespace(**{**vars(defaults.parse_args([])), **vars(own), "overrides": overrides})
+    return argparse.Namespace(**{**vars(defaults.parse_args([])), **own.as_dict(), "overrides": overrides})
 
 
 def _run(arguments: argparse.Namespace) -> int:

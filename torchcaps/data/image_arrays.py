@@ -13,7 +13,7 @@ from torch import Tensor
 
 from torchcaps.data.dataset import Files, ImageDataset
 from torchcaps.data.images import ImageSet, check_split
-from torchcaps.data.npz import Header, read_arrays, read_headers
+from torchcaps.data.npz import ArrayHeader, read_arrays, read_headers
 from torchcaps.errors import DataError
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     return arrays
 
 
-def check_pair(images: Header, labels: Header, x: str, y: str) -> None:
+def check_pair(images: ArrayHeader, labels: ArrayHeader, x: str, y: str) -> None:
     """Refuse all but one label per image, of a kind that can be one; looked at before anything is unpacked."""
     if not images.shape or not (len(labels.shape) == 1 or (len(labels.shape) == 2 and labels.shape[1] == 1)):
         raise DataError(f"{y} must be one label per image, [N] or [N, 1], got shape {labels.shape}.")

@@ -12,7 +12,7 @@ from torch import Tensor
 from torchcaps.data.dataset import Files, ImageDataset, Kind, TextDataset
 from torchcaps.data.image_arrays import check_pair, cut_split, name_classes, number_labels, to_pixels
 from torchcaps.data.images import ImageSet
-from torchcaps.data.npz import Header
+from torchcaps.data.npz import ArrayHeader
 from torchcaps.data.text.files import cut_texts, name_text_classes
 from torchcaps.data.text.sets import TextSet
 from torchcaps.data.text.tokens import tokenize
@@ -130,7 +130,9 @@ def image_set(data: Any, class_names: Sequence[str] | None = None) -> ImageSet:
     else:
         raise DataError(f"images cannot be made of a {type(data).__name__}. {EXPECTED}")
     pixels, values = _to_array(images, "the images"), _to_labels(labels)
-    check_pair(Header(pixels.shape, pixels.dtype), Header(values.shape, values.dtype), "the data", "the labels")
+    check_pair(
+        ArrayHeader(pixels.shape, pixels.dtype), ArrayHeader(values.shape, values.dtype), "the data", "the labels"
+    )
     values = values.reshape(-1)
     names = name_classes(values, "the data", class_names)
     return ImageSet(to_pixels(pixels, "the images"), number_labels(values, names, "the data"), names)

@@ -20,7 +20,7 @@ MOST_LETTERS = 10_000
 """In a text of an array of texts, all of which take the memory of the longest."""
 
 
-class Header(NamedTuple):
+class ArrayHeader(NamedTuple):
     """What an array says of itself."""
 
     shape: tuple[int, ...]
@@ -32,7 +32,7 @@ class Header(NamedTuple):
         return math.prod(self.shape) * self.dtype.itemsize
 
 
-def read_headers(path: Path, advice: str) -> dict[str, Header]:
+def read_headers(path: Path, advice: str) -> dict[str, ArrayHeader]:
     """The arrays that a file has, without their content; ``advice`` says how such a file is made."""
     try:
         import numpy  # noqa: F401 - the parts of the archive are read with it
@@ -59,14 +59,14 @@ def read_headers(path: Path, advice: str) -> dict[str, Header]:
         ) from error
 
 
-def _header(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> Header:
+def _header(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> ArrayHeader:
     import numpy as np
 
     with archive.open(part) as file:
         version = np.lib.format.read_magic(file)
         read: Any = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, _, dtype = read(_short(file))
-    return Header(tuple(shape), dtype)
+    return ArrayHeader(tuple(shape), dtype)
 
 
 def _short(file: IO[bytes]) -> IO[bytes]:
@@ -76,7 +76,9 @@ def _short(file: IO[bytes]) -> IO[bytes]:
     return BytesIO(file.read(20_000))
 
 
-def read_arrays(path: Path, names: Sequence[str], headers: dict[str, Header], advice: str) -> dict[str, NDArray[Any]]:
+def read_arrays(
+    path: Path, names: Sequence[str], headers: dict[str, ArrayHeader], advice: str
+) -> dict[str, NDArray[Any]]:
     """The arrays of these names, unless they hold objects or unpack to what no data and no memory has room for."""
     import numpy as np
 

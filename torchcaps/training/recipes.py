@@ -96,18 +96,20 @@ def recipe_from_values(
         notice: told of keys that have another name by now.
     """
     _check_keys(values)
-    merged = _with_present_names(values, notice)
-    for key, value in (overrides or {}).items():
+    merged, changes = _with_present_names(values, notice), overrides or {}
+    if changes.get("data.name", None) not in (None, merged.get("data", {}).get("name")) and _options(merged, "data"):
+        merged["data"]["options"] = _keep_known(merged["data"]["options"], changes["data.name"])
+    for key, value in changes.items():
         if key in RENAMED:
             _tell(notice, key)
         present = RENAMED[key][0] if key in RENAMED else key
         if present not in known_keys() and not is_free(present):
             raise unknown_key(key)
         _put(merged, present, copy.deepcopy(value))
-    typed = {
-        name: {key: value for key, value in section.items() if key != "options"} if name in SECTIONS else section
-        for name, section in merged.items()
-    }
+    description = merged.pop("description", "")
+    if not isinstance(description, str):
+        raise RecipeError(f"description must be a text, got {shown(description)}.", "description")
+    typed = {name: {key: merged[name][key] for key in merged[name] if key != "options"} for name in merged}
     try:
         parsed = make_parser().parse_object(typed)
     except (argparse.ArgumentError, TypeError, ValueError, RecursionError) as error:
@@ -118,7 +120,7 @@ def recipe_from_values(
             name: cls(**vars(parsed[name]), **({"options": options} if (options := _options(merged, name)) else {}))
             for name, cls in SECTIONS.items()
         }
-        return Recipe(parsed.description, **sections)
+        return Recipe(description, **sections)
     except TorchcapsError as error:
         raise error if isinstance(error, RecipeError) else RecipeError(error, error.option) from None
 
@@ -164,7 +166,7 @@ def parse_value(text: str, name: str) -> Any:
 
 
 def make_parser(prog: str = "torchcaps train") -> ArgumentParser:
-    """The typed parser of all keys but those of :data:`FREE`.
+    """The typed parser of all keys in sections but those of :data:`FREE`.
 
     Those are plain data, which the parser must never see: in a value of any type it takes ``class_path`` for something
     to import and to call.
@@ -173,7 +175,6 @@ def make_parser(prog: str = "torchcaps train") -> ArgumentParser:
         import jsonargparse
 
     parser = jsonargparse.ArgumentParser(prog=prog, exit_on_error=False, add_help=False, default_env=False)
-    parser.add_argument("--description", type=str, default="", help="what the experiment is")
     for name, cls in SECTIONS.items():
         parser.add_class_arguments(cls, name, skip={"options"} & {field.name for field in fields(cls)})
     return parser
@@ -214,6 +215,17 @@ def _with_present_names(values: Mapping[str, Any], notice: Notice | None) -> dic
             _tell(notice, old)
             _put(merged, new, value)
     return merged
+
+
+def _keep_known(options: Mapping[str, Any], data: str) -> dict[str, Any]:
+    """The options of a recipe's own data that other data in its place has, too."""
+    from torchcaps.data.registry import find_dataset, option_names
+
+    try:
+        known = option_names(find_dataset(data))
+    except TorchcapsError:  # which is told when the data is asked for
+        return {}
+    return {key: value for key, value in options.items() if key in known}
 
 
 def _tell(notice: Notice | None, old: str) -> None:

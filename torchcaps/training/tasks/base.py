@@ -19,7 +19,7 @@ from torchcaps.training.recipe import Recipe
 from torchcaps.training.tasks.metrics import PRESENT, measure_answers, probabilities
 
 
-class Part(NamedTuple):
+class InputBatch(NamedTuple):
     """Some of the inputs that a model is asked about: their places in the list that was given, and all as a batch."""
 
     places: Sequence[int]
@@ -134,7 +134,7 @@ class Task(ABC):
         """What an input is called in an answer."""
 
     @abstractmethod
-    def read_items(self, items: Sequence[Any]) -> Iterator[Part]:
+    def read_items(self, items: Sequence[Any]) -> Iterator[InputBatch]:
         """Inputs as a model reads them, some at a time."""
 
     def score(self, model: nn.Module, inputs: Tensor) -> Tensor:

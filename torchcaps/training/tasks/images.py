@@ -21,7 +21,7 @@ from torchcaps.data.sources import evaluation_source, training_sources
 from torchcaps.models.registry import Reads, model_factory
 from torchcaps.training.errors import RunError
 from torchcaps.training.recipe import Recipe
-from torchcaps.training.tasks.base import Part, Prepared, Task
+from torchcaps.training.tasks.base import InputBatch, Prepared, Task
 from torchcaps.training.tasks.headers import MOST_SIDE, read_class_names, read_preparation, read_shape
 
 AT_A_TIME = 256
@@ -127,12 +127,12 @@ class ImageTask(Task):
         """The file's name, or the image's number."""
         return os.fspath(item) if isinstance(item, (str, os.PathLike)) else f"image {place + 1}"
 
-    def read_items(self, items: Sequence[Any]) -> Iterator[Part]:
+    def read_items(self, items: Sequence[Any]) -> Iterator[InputBatch]:
         """See :class:`Task`."""
         for start in range(0, len(items), AT_A_TIME):
             places = range(start, min(start + AT_A_TIME, len(items)))
             images = torch.stack([self._read(items[place]) for place in places])
-            yield Part(places, self.prepare_images(images))
+            yield InputBatch(places, self.prepare_images(images))
 
     def _read(self, item: Any) -> Tensor:
         if isinstance(item, (str, os.PathLike)):

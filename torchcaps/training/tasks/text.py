@@ -22,7 +22,7 @@ from torchcaps.io import require_inside, write_atomically
 from torchcaps.models.registry import Reads
 from torchcaps.training.errors import RunError
 from torchcaps.training.recipe import Recipe
-from torchcaps.training.tasks.base import Part, Prepared, Task
+from torchcaps.training.tasks.base import InputBatch, Prepared, Task
 from torchcaps.training.tasks.headers import read_class_names, read_count, read_value
 
 VOCABULARY = "vocabulary.txt"
@@ -155,10 +155,10 @@ class TextTask(Task):
         """The text itself."""
         return item
 
-    def read_items(self, items: Sequence[str]) -> Iterator[Part]:
+    def read_items(self, items: Sequence[str]) -> Iterator[InputBatch]:
         """By length, so that little is padding. A text without any known word is read, too."""
         tokens = tuple(tokenize(text, self.lower) for text in items)
         labels = torch.zeros((len(tokens), len(self.class_names)), dtype=torch.bool)  # which nobody looks at
         source = Texts(TextSet(tokens, labels, self.class_names), self.known_words, self.max_length)
         for part in source.evaluation_parts(torch.arange(len(tokens)), 500) if tokens else ():
-            yield Part(part.tolist(), source.batch(part).inputs)
+            yield InputBatch(part.tolist(), source.batch(part).inputs)
