@@ -17,7 +17,8 @@ NEEDED = [
     "Capsules", "CapsuleLinear", "CapsuleConv1d", "CapsuleConv2d", "ClassCapsules", "PrimaryCapsules1d",
     "PrimaryCapsules2d", "MatrixPrimaryCapsules2d", "ReconstructionDecoder", "CapsuleLoss", "margin_loss",
     "spread_loss", "ModelOutput", "create_model", "list_models", "register_model", "list_routings",
-    "register_routing", "list_pretrained", "Run", "Prediction", "load", "fit", "register_dataset", "list_datasets", "check_finite", "use_backend", "squash",
+    "register_routing", "list_pretrained", "Run", "Prediction", "load", "fit", "register_dataset", "list_datasets",
+    "check_finite", "use_backend", "squash",
     "TorchcapsError", "__version__",
 ]  # fmt: skip
 

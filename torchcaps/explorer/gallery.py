@@ -28,16 +28,18 @@ OF_DIGITS = ("mnist", "mnist-mini", "multi-mnist")
 TITLES = {"mnist": "Digits", "fashion-mnist": "Clothes", "multi-mnist": "Two digits over each other"}
 
 
-def load_subjects(runs: Sequence[str | os.PathLike[str]], data_dir: str | None, pretrained: bool) -> list[Subject]:
-    """All models to explore, those of the runs first."""
-    found: list[Subject] = []
+def load_subjects(
+    runs: Sequence[str | os.PathLike[str]], data_dir: str | None, pretrained: bool, others: Sequence[Subject] = ()
+) -> list[Subject]:
+    """All models to explore: the others, then those of the runs, then the shipped ones."""
+    subjects = list(others)
     for run in runs:
-        found.append(_of_run(Path(run), _new_id(Path(run), [subject.id for subject in found]), data_dir))
+        subjects.append(_load_run(Path(run), _new_id(Path(run), [subject.id for subject in subjects]), data_dir))
     if pretrained:
-        found += [_shipped(name) for name in list_pretrained()]
-    if not found:
+        subjects += [_load_shipped(name) for name in list_pretrained()]
+    if not subjects:
         raise InputError("there is nothing to explore: give runs, or leave pretrained=True.")
-    return found
+    return subjects
 
 
 def _name(run: Path) -> str:
@@ -53,7 +55,7 @@ def _new_id(run: Path, taken: Sequence[str]) -> str:
     return name if name not in taken else f"{name}-{len(taken) + 1}"
 
 
-def _shipped(name: str) -> Subject:
+def _load_shipped(name: str) -> Subject:
     run = load(name)
     stored = {key: torch.from_numpy(array) for key, array in pretrained_samples(name).items()}
     samples = [
@@ -65,7 +67,7 @@ def _shipped(name: str) -> Subject:
     return make_subject(name, TITLES[name], run.model, _image_task(run, name), samples, name in OF_DIGITS, card)
 
 
-def _of_run(path: Path, id: str, data_dir: str | None) -> Subject:  # noqa: A002 - as in the interface
+def _load_run(path: Path, id: str, data_dir: str | None) -> Subject:  # noqa: A002 - as in the interface
     run = load(path)
     task = _image_task(run, str(path))
     if run.recipe is None:  # a weights file alone does not say where its images are
