@@ -138,7 +138,7 @@ USES = [
     ("from torchcaps.training.recipes import make_parser; make_parser()", "jsonargparse", "train"),
     ("from torchcaps.training.recipes import read_values; read_values('quickstart')", "yaml", "train"),
     ("import torchcaps.report.pictures", "PIL", "train"),
-    ("del sys.modules['PIL']; import torchcaps.report.charts", "jinja2", "explain"),
+    ("del sys.modules['PIL']; import torchcaps.report.charts", "jinja2", "train"),
     ("del sys.modules['jinja2']; import torchcaps.report.charts", "matplotlib", "explain"),
     ("from torchcaps.explorer import create_app", "fastapi", "explore"),
 ]

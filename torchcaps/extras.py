@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from torchcaps.errors import TorchcapsError
 
 EXTRAS = {
-    "jinja2": "explain",
     "matplotlib": "explain",
     "fastapi": "explore",
     "pydantic": "explore",

@@ -154,14 +154,14 @@ class ClassEffects(NamedTuple):
     """What the numbers of a class capsule's pose do.
 
     Attributes:
-        index: of the class.
+        label: index of the class.
         name: of the class.
         example: position of one of its images among the answers, a rightly answered one if there is any.
         effects: of every number.
         images: over how many they were measured.
     """
 
-    index: int
+    label: int
     name: str
     example: int
     effects: Effects

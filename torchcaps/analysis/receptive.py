@@ -95,8 +95,7 @@ def watch_fields(model: nn.Module, size: tuple[int, int]) -> Iterator[FieldsBySi
     fields = FieldsBySize(size)
 
     def note(layer: nn.Module, given: tuple[object, ...], made: object) -> None:
-        maps = (given[0] if given else None, made)
-        before, after = (tuple(m.shape[2:]) if isinstance(m, Tensor) and m.dim() == 4 else None for m in maps)
+        before, after = _map_size(given[0] if given else None), _map_size(made)
         if before is not None and after is not None:
             fields.pass_through(layer, before, after)
 
@@ -107,6 +106,13 @@ def watch_fields(model: nn.Module, size: tuple[int, int]) -> Iterator[FieldsBySi
     finally:
         for handle in handles:
             handle.remove()
+
+
+def _map_size(maps: object) -> tuple[int, int] | None:
+    """Height and width of feature maps ``[B, C, H, W]``; None for anything else."""
+    if not isinstance(maps, Tensor) or maps.dim() != 4:
+        return None
+    return maps.shape[2], maps.shape[3]
 
 
 def _windows(layer: nn.Module, before: tuple[int, int], after: tuple[int, int]) -> list[Window] | None:

@@ -158,7 +158,7 @@ def _shares_of_words(branch: TextBranch, vectors: Tensor, poses: Tensor) -> Tens
     windows = vectors.unfold(1, branch.ngram, branch.stride)  # [V, Q, n]
     terms = torch.einsum("fvn,vqn->qnf", branch.ngrams.weight, windows)
     gates = (branch.ngrams(vectors).T > 0).to(terms.dtype)  # [Q, F]
-    matrix = torch.unflatten(branch.primary.conv.weight[:, :, 0], 0, poses.shape[1:])  # [T, d, F]
+    matrix: Tensor = torch.unflatten(branch.primary.conv.weight[:, :, 0], 0, poses.shape[1:])  # [T, d, F]
     along = torch.einsum("qtd,tdf->qtf", poses, matrix)
     weight = torch.einsum("qnf,qf,qtf->qnt", terms, gates, along).abs()
     total = weight.sum(dim=1, keepdim=True)

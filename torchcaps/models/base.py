@@ -117,10 +117,10 @@ class TextBranch(Protocol):
 
     ngram: int
     stride: int
-    ngrams: Any
+    ngrams: nn.Conv1d
     primary: Any
-    windows: Any
-    class_capsules: Any
+    windows: RoutedLayer
+    class_capsules: RoutedLayer
 
     def primary_capsules(self, vectors: Tensor, mask: Tensor, /) -> Capsules:
         """The capsules of the n-grams, pose ``[B, Q, T, pose]``."""

@@ -1,4 +1,4 @@
-"""Pages that show what is measured in a trained model: ``torchcaps explain``, and words that decide.
+"""Pages that show what is measured in a trained model: the report of ``torchcaps explain``, and words that decide.
 
 ``explain(model, task, source, folder, facts=Facts(…))`` writes the report of any model, one's own included.
 """

@@ -82,8 +82,7 @@ def new_figure(width: float, height: float) -> Figure:
 def save_figure(name: str, figure: Figure, alt: str) -> Drawn:
     """A figure as SVG and PNG; the same figure gives the same bytes, and matplotlib's settings are left alone."""
     svg, png = io.BytesIO(), io.BytesIO()
-    options = {"svg.fonttype": "none", "svg.hashsalt": "torchcaps", "path.simplify": False}
-    with mpl.rc_context(options):
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "torchcaps"}):
         figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None}, transparent=True)
         figure.savefig(png, format="png", metadata={"Software": None}, facecolor="white")
     width, height = (round(side * PIXELS) for side in figure.get_size_inches())
@@ -108,8 +107,8 @@ def draw_lines(chart: LineChart, name: str = "") -> Drawn:
     figure = new_figure(WIDTH, HEIGHT)
     axes = figure.add_subplot()
     for (colour, dashes), curve in zip(CURVES, chart.curves, strict=False):
-        style = {"color": COLOURS[colour], "ls": dashes, "lw": 1.6, "marker": "o", "ms": 3}
-        axes.plot(chart.x, curve.values, label=curve.name, clip_on=False, **style)
+        (line,) = axes.plot(chart.x, curve.values, label=curve.name, clip_on=False, marker="o", ms=3)
+        line.set(color=COLOURS[colour], linestyle=dashes, linewidth=1.6)
     low, high = chart.limits
     room = 0.06 * (high - low)
     axes.set_ylim(low - room * (chart.bottom is None), high + room * (chart.top is None))

@@ -47,7 +47,7 @@ def show_dimensions(given: GivenImages) -> Section:
     poor = None
     if errors.hardly_better:
         poor = [format_number(value, 4) for value in (float(errors.as_labelled.mean()), errors.mean_image)]
-    which = describe_classes([part.index for part in measured], len(answers.class_names))
+    which = describe_classes([part.label for part in measured], len(answers.class_names))
     content = {
         "steps": [format_signed(step) for step in (STEPS[0], 0.0, STEPS[-1])],
         "most_images": MOST_IMAGES,
@@ -78,7 +78,7 @@ def _show_grid(given: GivenImages, measured: ClassEffects) -> dict[str, Any]:
     assert capsules is not None
     assert decoder is not None
     pose = capsules.pose[measured.example : measured.example + 1]
-    changed = perturb_images(decoder, pose, torch.tensor([measured.index]))
+    changed = perturb_images(decoder, pose, torch.tensor([measured.label]))
     images = _make_small(changed[0, :MOST_ROWS])  # [D, S, C, H, W]
     rows = []
     for dimension, row in enumerate(images):
@@ -86,7 +86,7 @@ def _show_grid(given: GivenImages, measured: ClassEffects) -> dict[str, Any]:
         alt = f"Class {measured.name}, pose number {dimension + 1} changed in {len(STEPS)} steps: {said}"
         rows.append({"strip": make_sheet("", [row], alt, gap=1), "said": said, "clear": said != NOT_CLEAR})
     alt = f"Class {measured.name}: every pose number (rows) changed in {len(STEPS)} steps (columns)"
-    picture = make_sheet(f"dimensions-{measured.index}", list(images), alt, gap=1)
+    picture = make_sheet(f"dimensions-{measured.label}", list(images), alt, gap=1)
     scale = max(1, min(2, choose_scale(images, 44)))
     return {"name": measured.name, "images": measured.images, "rows": rows, "scale": scale, "picture": picture}
 

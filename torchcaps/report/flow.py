@@ -8,7 +8,7 @@ from __future__ import annotations
 import colorsys
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -221,10 +221,11 @@ def _draw_panel(layout: FlowLayout, panel: IterationLayout) -> Drawn:
     _draw_links(axes, panel)
     circles = [Circle((dot.x, dot.y), dot.radius) for dot in panel.dots]
     circles += [Circle((WHOLES, mark.y), mark.radius) for mark in panel.parents]
-    faces = [choose_colour(mark.parent) for mark in (*panel.dots, *panel.parents)]
+    faces = [choose_colour(dot.parent) for dot in panel.dots]
+    faces += [choose_colour(mark.parent) for mark in panel.parents]
     axes.add_collection(PatchCollection(circles, facecolors=faces, edgecolors="none", zorder=2), autolim=False)
     points = 72 / PIXELS  # for a pixel of the page
-    text = {"parse_math": False, "zorder": _PIXELS_BELOW + 1}
+    text: dict[str, Any] = {"parse_math": False, "zorder": _PIXELS_BELOW + 1}
     axes.text(0, 12, panel.title, fontsize=11 * points, color=COLOURS["soft"], **text)
     for mark in panel.parents:
         said = f"{_shorten(layout.names[mark.parent])} {mark.activation:.2f}"

@@ -94,8 +94,7 @@ def _describe_baseline(numbers: Mapping[str, Any], kind: str) -> str:
 
 def _tile_of_routing(numbers: Mapping[str, Any]) -> Tile:
     last = numbers["layers"][-1]
-    first, *_, end = (*last["polarisation"], last["polarisation"][-1])
-    count = len(last["polarisation"])
+    first, end, count = last["polarisation"][0], last["polarisation"][-1], len(last["polarisation"])
     alone = "one iteration" if last["iterates"] else "decided without iterations"
     remark = f"{first:.2f} in the first of {count} iterations" if count > 1 else alone
     return Tile(f"{end:.2f}", "polarisation of the class routing", remark)

@@ -47,7 +47,7 @@ def show_routing(given: GivenImages) -> Section:
     charts, chart_files = _show_charts(layers)
     other = vary_iterations(given.model, inputs, labels)
     gradients = _measure_gradients(given)
-    content = {
+    content: dict[str, Any] = {
         "swatches": swatches,
         "flows": flows,
         "images": len(chosen),
@@ -150,7 +150,14 @@ def _make_iteration_table(layers: Sequence[LayerRouting]) -> Table:
             cells = [format_number(float(value[step])) for value in values]
             objective = format_significant(float(layer.objective[step]))
             rows.append([TableCell(layer.name, str(step + 1)), *cells, objective, flips])
-    head = [TableCell("layer", "iteration"), "entropy", "polarisation", "agreement", "objective", "flips"]
+    head: list[TableCell | str] = [
+        TableCell("layer", "iteration"),
+        "entropy",
+        "polarisation",
+        "agreement",
+        "objective",
+        "flips",
+    ]
     return Table("Couplings of every layer, iteration by iteration", head, rows)
 
 
