@@ -1,11 +1,13 @@
 """The examples run, and show what they say."""
 
 import importlib.util
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -62,11 +64,49 @@ def test_the_example_runs_as_the_readme_says():
     assert not result.stderr
 
 
+def test_a_model_of_ones_own_in_one_file_is_trained_explained_and_explored(tmp_path):
+    """By the command line of its own file, and by Python that imports it."""
+    generator = np.random.default_rng(0)
+    labels = np.arange(60) % 3
+    images = generator.integers(0, 60, (60, 16, 16), dtype=np.uint8)
+    for image, label in zip(images, labels, strict=True):
+        image[5 * label : 5 * label + 5] += 150
+    np.savez(tmp_path / "bars.npz", x=images, y=labels)
+    example = ROOT / "examples" / "own_model.py"
+
+    def call(*words):
+        done = subprocess.run([sys.executable, example, *words], capture_output=True, text=True, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    quick = ["--training.batch_size=6", "--data.validation=0", "--epochs=3", "--model.options.width=8"]
+    said = call("train", "--model.name=pooled", "--data.name=bars.npz", "--output=run", "--evaluate", *quick)
+    assert "pooled, " in said
+    assert "Test accuracy: " in said
+    assert "Report: " in call("explain", "run", "--images", "6")
+    page = (tmp_path / "run" / "explain" / "report.html").read_text()
+    assert 'id="routing"' in page
+    code = "import own_model; from torchcaps.explorer import create_app; print(*create_app(['run']).state.subjects)"
+    listed = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(example.parent)},
+    )
+    assert "run-run" in listed.stdout, listed.stderr
+    other = subprocess.run(
+        [sys.executable, "-m", "torchcaps", "evaluate", "run"], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert other.returncode == 2, "nothing in a run is imported"
+    assert "pooled" in other.stderr
+
+
 def blocks(page):
     return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)
 
 
-PAGES = ("README.md", "docs/explain.md", "docs/pytorch.md")
+PAGES = ("README.md", "docs/python.md", "docs/explain.md", "docs/pytorch.md")
 BLOCKS = [(page, number) for page in PAGES for number in range(len(blocks(page)))]
 
 
@@ -76,10 +116,12 @@ def test_the_pages_have_code():
 
 
 @pytest.mark.parametrize(("page", "number"), BLOCKS)
-def test_code_on_a_page_runs(page, number):
+def test_code_on_a_page_runs(page, number, tmp_path, monkeypatch):
     from torchcaps import list_routings
     from torchcaps.routing import unregister_routing
 
+    (tmp_path / "docs").symlink_to(ROOT / "docs")  # for pictures that a page opens
+    monkeypatch.chdir(tmp_path)  # for runs that it makes
     before = set(list_routings())
     try:
         exec(compile(blocks(page)[number], f"{page} block {number + 1}", "exec"), {})

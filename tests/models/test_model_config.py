@@ -9,7 +9,7 @@ import torch
 
 from torchcaps import create_model, list_models
 from torchcaps.models import Model, ModelConfig, ModelOutput, capsnet_small, cnn_small, register_model
-from torchcaps.models.registry import _models, model_reads
+from torchcaps.models.registry import _models, input_kind
 from torchcaps.plain import shown
 from torchcaps.routing import DynamicRouting, FrozenRouting, OptimizedRouting, Routing, register_routing
 from torchcaps.routing.registry import unregister_routing
@@ -28,7 +28,7 @@ def registered():
 
 @pytest.mark.parametrize("name", list_models())
 def test_every_model_can_be_made_again_from_json(name):
-    shape = (300, 16) if model_reads(name) == "words" else (1, 28, 28)
+    shape = (300, 16) if input_kind(name) == "words" else (1, 28, 28)
     model = create_model(name, shape, 4, device="meta")
     assert isinstance(model, Model)
     config = ModelConfig.from_dict(json.loads(json.dumps(model.config.to_dict())))

@@ -80,7 +80,7 @@ def model_factory(name: str) -> ModelFactory:
     return _models[name][0]
 
 
-def model_reads(name: str) -> Reads:
+def input_kind(name: str) -> Reads:
     """What a model reads."""
     require_choice("model", name, _models)
     return _models[name][1]
@@ -88,7 +88,7 @@ def model_reads(name: str) -> Reads:
 
 def require_input_shape(name: str, input_shape: Sequence[int]) -> tuple[int, ...]:
     """Raise unless a model can be made for inputs of that shape; return it."""
-    reads = model_reads(name)
+    reads = input_kind(name)
     shape = tuple(input_shape) if isinstance(input_shape, Sequence) else (input_shape,)
     if len(shape) != len(DEFAULT_SHAPES[reads]) or any(
         isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in shape
@@ -123,7 +123,7 @@ def create_model(
         :class:`~torchcaps.models.ModelOutput`. ``model.config`` says what it was made from. A function that a user has
         registered may return any other module; it should be called alike.
     """
-    shape = DEFAULT_SHAPES[model_reads(name)] if input_shape is None else require_input_shape(name, input_shape)
+    shape = DEFAULT_SHAPES[input_kind(name)] if input_shape is None else require_input_shape(name, input_shape)
     require_count("classes", classes, least=2)
     return build_model(ModelConfig(name, shape, classes, options), options, device, dtype)
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from torchcaps.data.dataset import Dataset, Files, Kind
 from torchcaps.data.images import Source
-from torchcaps.models.registry import Reads, list_models, model_reads
+from torchcaps.models.registry import Reads, input_kind, list_models
 from torchcaps.training.errors import RunError
 from torchcaps.training.recipe import Recipe
 from torchcaps.training.tasks.metrics import PRESENT, measure_answers, probabilities
@@ -84,9 +84,9 @@ class Task(ABC):
     @classmethod
     def check_model(cls, name: str, data: str) -> None:
         """Raise unless a model is one for this kind of data."""
-        if model_reads(name) != cls.reads:
+        if input_kind(name) != cls.reads:
             raise RunError(
-                f"{data} has {cls.kind}, but the model {name} reads {model_reads(name)}: choose model.name among "
+                f"{data} has {cls.kind}, but the model {name} reads {input_kind(name)}: choose model.name among "
                 f"{', '.join(list_models(cls.reads))}.",
                 option="model.name",
             )
