@@ -27,7 +27,7 @@ from torchcaps.analysis.reconstruction import measure_drawing
 from torchcaps.report.formats import format_number, format_signed
 from torchcaps.report.given import GivenImages
 from torchcaps.report.pictures import choose_scale, make_sheet
-from torchcaps.report.rendering import Cell, Section, Table
+from torchcaps.report.rendering import Section, Table, TableCell
 
 MOST_CLASSES, MOST_ROWS = 10, 32
 """Classes and pose numbers that are shown."""
@@ -120,9 +120,9 @@ def _sum_up(measured: Sequence[ClassEffects], which: str) -> str:
 def _make_table(measured: Sequence[ClassEffects]) -> Table:
     mean, clear = mean_effects(measured), count_clear_classes(measured)
     most = max(float(mean.max()), 1e-12)
-    rows: list[list[Cell | str]] = []
+    rows: list[list[TableCell | str]] = []
     for dimension, values in enumerate(mean.tolist()):
-        cells = [Cell(f"{value:.2f}", strength=0.85 * value / most) for value in values]
+        cells = [TableCell(f"{value:.2f}", strength=0.85 * value / most) for value in values]
         rows.append([str(dimension + 1), *cells, f"{clear[dimension]}"])
     head = ["pose number", *measured[0].effects.names, "classes with a clear effect"]
     return Table("Mean effect of every pose number on every property", head, rows)

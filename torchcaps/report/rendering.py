@@ -18,7 +18,7 @@ with comes_with_an_extra():
 TEMPLATES = Path(__file__).parent / "templates"
 
 
-class Cell(NamedTuple):
+class TableCell(NamedTuple):
     """A cell of a table.
 
     Attributes:
@@ -42,8 +42,8 @@ class Table(NamedTuple):
     """
 
     label: str
-    head: Sequence[Cell | str]
-    rows: Sequence[Sequence[Cell | str]]
+    head: Sequence[TableCell | str]
+    rows: Sequence[Sequence[TableCell | str]]
 
 
 class Swatch(NamedTuple):
@@ -88,7 +88,7 @@ def _environment() -> Environment:
     environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters["as_cell"] = lambda value: value if isinstance(value, Cell) else Cell(value)
+    environment.filters["as_cell"] = lambda value: value if isinstance(value, TableCell) else TableCell(value)
     return environment
 
 

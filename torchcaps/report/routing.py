@@ -29,7 +29,7 @@ from torchcaps.report.formats import (
 )
 from torchcaps.report.given import GivenImages, case_numbers, describe_answer
 from torchcaps.report.pictures import Picture, join_pictures
-from torchcaps.report.rendering import Cell, Section, Swatch, Table
+from torchcaps.report.rendering import Section, Swatch, Table, TableCell
 
 MOST_IMAGES = 200
 """Couplings are measured on so many images, gradients on a batch of the recipe's size."""
@@ -142,15 +142,22 @@ def _describe_couplings(last: LayerRouting, iterates: bool) -> str:
 
 
 def _make_iteration_table(layers: Sequence[LayerRouting]) -> Table:
-    rows: list[list[Cell | str]] = []
+    rows: list[list[TableCell | str]] = []
     for layer in layers:
         for step in range(len(layer.entropy)):
             flips = "–" if layer.flips is None or not step else format_percent(float(layer.flips[step - 1]))
             values = (layer.entropy, layer.polarisation, layer.agreement)
             cells = [format_number(float(value[step])) for value in values]
             objective = format_significant(float(layer.objective[step]))
-            rows.append([Cell(layer.name, str(step + 1)), *cells, objective, flips])
-    head: list[Cell | str] = [Cell("layer", "iteration"), "entropy", "polarisation", "agreement", "objective", "flips"]
+            rows.append([TableCell(layer.name, str(step + 1)), *cells, objective, flips])
+    head: list[TableCell | str] = [
+        TableCell("layer", "iteration"),
+        "entropy",
+        "polarisation",
+        "agreement",
+        "objective",
+        "flips",
+    ]
     return Table("Couplings of every layer, iteration by iteration", head, rows)
 
 
@@ -167,13 +174,13 @@ def _make_dead_table(layers: Sequence[LayerRouting]) -> Table:
 def _show_other_iterations(other: OtherIterations) -> dict[str, Any]:
     """What the class layer would do with fewer and with more iterations."""
     shown = sorted({*SHOWN_ITERATIONS, other.trained})
-    rows: list[list[Cell | str]] = []
+    rows: list[list[TableCell | str]] = []
     for count in shown:
         at = count - 1
         shares = [format_percent(float(values[at])) for values in (other.accuracy, other.changed)]
         values = (other.entropy, other.polarisation, other.present, other.absent)
         note = "as trained" if count == other.trained else ""
-        rows.append([Cell(str(count), note), *shares, *(format_number(float(value[at])) for value in values)])
+        rows.append([TableCell(str(count), note), *shares, *(format_number(float(value[at])) for value in values)])
     trained, last = other.trained - 1, shown[-1] - 1
     summary = (
         f"After {shown[-1]} iterations in place of {other.trained} the entropy is "
