@@ -28,7 +28,7 @@ from torchcaps.report.flow import (
     lay_out,
 )
 from torchcaps.report.formats import count_nouns, format_number, format_significant
-from torchcaps.report.header import Header
+from torchcaps.report.header import ReportHeader
 from torchcaps.report.pictures import BLUE, ORANGE, make_sheet, mix_two_colours
 from torchcaps.report.rendering import TEMPLATES, Section, Table, TableCell, render
 
@@ -195,7 +195,7 @@ def test_pieces_of_a_page():
     table = Table("a & b", ["a", TableCell("b", "<i>")], [["x", TableCell("−1", strength=0.5)]])
     section = Section("s", "S & T", "movements.html", {"images": "1 image", "objects": 1, "summary": "{{ 7*7 }}",
                                                        "table": table, "blocks": []})  # fmt: skip
-    header = Header("<title>", (), {"data": "'"}, "explain --seed 3", {})
+    header = ReportHeader("<title>", (), {"data": "'"}, "explain --seed 3", {})
     text = render("report.html", header=header, sections=[section], version="1", numbers="n", pictures="p")
     found = Checked(text)
     assert "S &amp; T" in text

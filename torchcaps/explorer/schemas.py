@@ -147,7 +147,7 @@ class DecodeRequest(Strict):
     pose: list[Coordinate] = Field(min_length=1, max_length=LARGEST_POSE)
 
 
-class Step(BaseModel):
+class RoutingStep(BaseModel):
     """One iteration of routing."""
 
     lengths: list[float] = Field(description="activation of each class capsule after it")
@@ -174,7 +174,7 @@ class RoutedPicture(BaseModel):
     patch: tuple[int, int] = Field(description="height and width of what each part sees, about its place")
     seen: Pixels = Field(description="the picture as the parts see it, resized and cut out, of the drawing's shape")
     uniform_entropy: float = Field(description="of couplings that are all the same: ln of the number of classes")
-    steps: list[Step]
+    steps: list[RoutingStep]
 
 
 class Uploaded(BaseModel):

@@ -25,8 +25,8 @@ from torchcaps.explorer.schemas import (
     Part,
     PictureShape,
     RoutedPicture,
+    RoutingStep,
     Sample,
-    Step,
 )  # fmt: skip
 from torchcaps.models.base import CapsuleModel, Decoder, find_decoder
 from torchcaps.training.errors import RunError
@@ -174,7 +174,7 @@ class Subject:
             seen=to_base64(self._prepare(picture, standardize=False)),
             uniform_entropy=math.log(self.classes),
             steps=[
-                Step(
+                RoutingStep(
                     lengths=_numbers(flow.parent_activation[at]),
                     entropy=float(flow.entropy[at]),
                     agreement=float(flow.agreement[at]),

@@ -14,7 +14,7 @@ from torchcaps.report.rendering import Section, Tile
 NUMERALS = ("none", "one", "two", "three", "four")
 
 
-class Header(NamedTuple):
+class ReportHeader(NamedTuple):
     """What stands above the sections.
 
     Attributes:
@@ -32,7 +32,7 @@ class Header(NamedTuple):
     numbers: Mapping[str, Any]
 
 
-def head_images(given: GivenImages, sections: Sequence[Section], parameters: int) -> Header:
+def head_images(given: GivenImages, sections: Sequence[Section], parameters: int) -> ReportHeader:
     """Of a model of images."""
     answers, facts = given.answers, given.facts
     count, total = len(answers.indices), answers.total
@@ -54,7 +54,7 @@ def head_images(given: GivenImages, sections: Sequence[Section], parameters: int
     return _make_header(facts, answers.class_names, tiles, numbers)
 
 
-def head_texts(given: GivenTexts, _: Sequence[Section], parameters: int) -> Header:
+def head_texts(given: GivenTexts, _: Sequence[Section], parameters: int) -> ReportHeader:
     """Of a model of texts."""
     answers = given.answers
     count, total = len(answers.indices), answers.total
@@ -119,7 +119,9 @@ TILES: dict[str, Callable[[Mapping[str, Any]], Tile | None]] = {
 """The number of a section that says most."""
 
 
-def _make_header(facts: Facts, class_names: Sequence[str], tiles: Sequence[Tile], numbers: Mapping[str, Any]) -> Header:
+def _make_header(
+    facts: Facts, class_names: Sequence[str], tiles: Sequence[Tile], numbers: Mapping[str, Any]
+) -> ReportHeader:
     options = ", ".join(f"{name}={value}" for name, value in facts.model_options.items())
     shown = {"data": _describe_data(facts, class_names), "model options": options or "as the model has them"}
     if facts.recipe is not None:
@@ -131,7 +133,7 @@ def _make_header(facts: Facts, class_names: Sequence[str], tiles: Sequence[Tile]
         shown["optimiser"] = f"Adam, learning rate {recipe['lr']:g}, {recipe['schedule']}"
         epochs = _describe_epochs(facts.epochs_trained, recipe["epochs"])
         shown["training"] = f"{epochs}, batches of {recipe['batch_size']}, seed {recipe['seed']}"
-    return Header(f"{facts.model} on {facts.data}", tiles, shown, facts.command, numbers)
+    return ReportHeader(f"{facts.model} on {facts.data}", tiles, shown, facts.command, numbers)
 
 
 def _describe_epochs(done: int | None, wanted: int) -> str:

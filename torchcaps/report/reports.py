@@ -23,7 +23,7 @@ from torchcaps.report.cases import show_cases
 from torchcaps.report.dimensions import show_dimensions
 from torchcaps.report.facts import Facts
 from torchcaps.report.given import GivenImages, GivenTexts
-from torchcaps.report.header import Header, head_images, head_texts
+from torchcaps.report.header import ReportHeader, head_images, head_texts
 from torchcaps.report.movements import show_movements
 from torchcaps.report.rendering import Section, render
 from torchcaps.report.routing import show_routing
@@ -65,7 +65,7 @@ class Kind(NamedTuple):
     answer: Callable[[nn.Module, Any, int, int], Any]
     given: Callable[[nn.Module, Any, Any, Facts, int], Any]
     choose_steps: Callable[[Any], list[tuple[str, Callable[[Any], Section]]]]
-    head: Callable[[Any, Sequence[Section], int], Header]
+    head: Callable[[Any, Sequence[Section], int], ReportHeader]
 
 
 def choose_image_steps(given: GivenImages) -> list[tuple[str, Callable[[GivenImages], Section]]]:
@@ -155,7 +155,7 @@ def make_folder(folder: Path) -> Iterator[Path]:
 
 
 def _list_numbers(
-    facts: Facts, header: Header, sections: Sequence[Section], classes: Sequence[str], parameters: int, seed: int
+    facts: Facts, header: ReportHeader, sections: Sequence[Section], classes: Sequence[str], parameters: int, seed: int
 ) -> dict[str, Any]:
     """All that is shown, as JSON can hold it."""
     about = {
@@ -189,7 +189,7 @@ def _make_plain(value: Any) -> Any:
     return value
 
 
-def _write(folder: Path, header: Header, sections: Sequence[Section], numbers: dict[str, Any]) -> Path:
+def _write(folder: Path, header: ReportHeader, sections: Sequence[Section], numbers: dict[str, Any]) -> Path:
     """Pictures first and the page last: a page that is there is complete."""
     pictures = [picture for section in sections for picture in section.pictures]
     if pictures:
