@@ -16,14 +16,16 @@ from torchcaps import (
     ClassCapsules,
     MatrixPrimaryCapsules2d,
     ModelOutput,
+    Prediction,
     PrimaryCapsules1d,
     PrimaryCapsules2d,
     ReconstructionDecoder,
+    Run,
     check_finite,
     create_model,
     list_models,
     list_pretrained,
-    load_pretrained,
+    load,
     margin_loss,
     register_model,
     register_routing,
@@ -34,7 +36,7 @@ from torchcaps.losses import LossParts
 from torchcaps.models import CapsNet, Model, ModelConfig, capsnet_small
 from torchcaps.ops import RoutingOutput, dynamic_routing, em_routing, routed_linear, uniform_routing, vector_output
 from torchcaps.routing import DynamicRouting, EMRouting, FrozenRouting, Routing, resolve_routing, unregister_routing
-from torchcaps.training.specs import ModelSpec
+from torchcaps.training.tasks import Task
 
 
 class Network(torch.nn.Module):
@@ -114,9 +116,14 @@ def models() -> None:
     if model.config is not None:
         again = assert_type(ModelConfig.from_dict(model.config.to_dict()), ModelConfig)
         assert_type(again.build(dtype=torch.float64), Model)
-    trained, spec = load_pretrained(list_pretrained()[0])
-    assert_type(spec, ModelSpec)
-    assert_type(trained.eval()(torch.rand(2, *spec.image_shape)).scores, Tensor)
+    run = assert_type(load(list_pretrained()[0]), Run)
+    assert_type(run.task, Task)
+    trained = assert_type(run.model, Model)
+    assert_type(trained.eval()(torch.rand(2, 1, 28, 28)).scores, Tensor)
+    for answer in run.predict(torch.zeros(2, 28, 28)):
+        assert_type(answer, Prediction)
+        assert_type(answer.label, str)
+        assert_type(answer.score, float)
     assert_type(torchcaps.analysis.attacks.fgsm(trained, torch.rand(1, 1, 28, 28), torch.tensor([3]), 0.1), Tensor)
     assert_type(list_models("words"), list[str])
 
