@@ -190,3 +190,11 @@ def test_only_the_commands_speak_command_line():
     """In no text, docstring or comment: an error names an option as Python does, the command adds how it is typed."""
     speaking = {name for name, text in sources() if OPTION.search(PIP.sub("", text))}
     assert {name for name in speaking if not name.startswith("commands/") and name != "cli.py"} == set()
+
+
+ASKS_FOR_TEXT = re.compile(r"isinstance\([^)]*(Texts|TextSpec|TextSet|TextTask)|is_text\(|model_reads")
+
+
+def test_nothing_but_tasks_and_data_asks_whether_it_is_text():
+    asking = [name for name, text in sources() if ASKS_FOR_TEXT.search(text)]
+    assert [name for name in asking if not name.startswith(("training/tasks/", "data/"))] == []
