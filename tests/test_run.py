@@ -226,7 +226,7 @@ def test_a_path_is_trained_on_as_the_command_does(tmp_path):
         torchcaps.fit("mnst")
     with pytest.raises(TorchcapsError, match="Did you mean 'capsnet"):
         torchcaps.fit((images, labels), "capsnt", folder=tmp_path / "wrong")
-    assert not (tmp_path / "wrong" / "recipe.yaml").exists()
+    assert not (tmp_path / "wrong").exists()
 
 
 @pytest.mark.parametrize("name", ["nowhere", "mnst", "runs/none-1"])

@@ -33,6 +33,7 @@ from torchcaps.training.recipe import Recipe
 from torchcaps.training.recipes import recipe_from_file
 from torchcaps.training.runs import (
     WEIGHTS,
+    begin_run,
     has_recipe,
     is_run_folder,
     load_model,
@@ -287,9 +288,9 @@ class Run:
         done = self.recipe.training
         training = replace(done, epochs=epochs, first_epoch=done.first_epoch + done.epochs)
         recipe = replace(self.recipe, training=training)
-        place = new_run_folder(f"{self.folder.name}-more", None if folder is None else os.fspath(folder))
         weights = {name: value.cpu() for name, value in self.model.state_dict().items()}
-        train(recipe, place, say=say, bar=bar, dataset=self._dataset, start=weights)
+        with begin_run(f"{self.folder.name}-more", None if folder is None else os.fspath(folder)) as place:
+            train(recipe, place, say=say, bar=bar, dataset=self._dataset, start=weights)
         return _open(place, self._dataset)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -374,6 +375,6 @@ def fit(
     changes |= {} if epochs is None else {"training.epochs": epochs}
     name = os.fspath(recipe) if recipe is not None else RECIPES[kind]
     chosen = recipe_from_file(name, changes)
-    place = new_run_folder(Path(name).stem, None if folder is None else os.fspath(folder))
-    train(chosen, place, say=say, bar=bar, dataset=dataset)
+    with begin_run(Path(name).stem, None if folder is None else os.fspath(folder)) as place:
+        train(chosen, place, say=say, bar=bar, dataset=dataset)
     return _open(place, dataset)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -112,19 +112,18 @@ def _train(arguments: argparse.Namespace, recipe: Recipe, name: str) -> int:
     from torchcaps.training.fit import is_first_process
 
     try:
-        with user_errors(spell_keys):
-            return _train_and_tell(arguments, recipe, name)
+        with user_errors(spell_keys), _open_folder(arguments, name) as folder:
+            return _train_and_tell(arguments, recipe, folder)
     except CommandError as error:
         raise error if is_first_process() else CommandError("", error.code) from error  # one process speaks
 
 
-def _train_and_tell(arguments: argparse.Namespace, recipe: Recipe, name: str) -> int:
+def _train_and_tell(arguments: argparse.Namespace, recipe: Recipe, folder: Path) -> int:
     from torchcaps.training.callbacks import TrainingStopped
     from torchcaps.training.checkpoints import Interrupted
     from torchcaps.training.fit import is_first_process, train
     from torchcaps.training.runs import CHECKPOINT
 
-    folder = _folder(arguments, name)
     resume = arguments.resume is not None and (folder / CHECKPOINT).is_file()
     tell = None if arguments.json else say
     if arguments.resume and not resume and tell:
@@ -135,12 +134,8 @@ def _train_and_tell(arguments: argparse.Namespace, recipe: Recipe, name: str) ->
         raise CommandError(f"{stop} Continue with: torchcaps train --resume {folder}", code=130) from stop
     except TrainingStopped as stop:
         raise CommandError(spell_keys(stop)) from stop
-    except Exception as error:
-        if not arguments.resume and not (folder / "tensorboard").exists() and is_first_process():
-            shutil.rmtree(folder, ignore_errors=True)  # made for this run, which never began
-        if isinstance(error, (ValueError, TypeError)):  # a model's or a loss's own words about options that do not fit
-            raise CommandError(error) from error
-        raise
+    except (ValueError, TypeError) as error:  # a model's or a loss's own words about options that do not fit
+        raise CommandError(error) from error
     if is_first_process():
         _tell(arguments, folder, summary)
     return 0
@@ -162,18 +157,20 @@ def _tell(arguments: argparse.Namespace, folder: Path, summary: dict[str, Any]) 
     say(f"Run folder: {folder}")
 
 
-def _folder(arguments: argparse.Namespace, name: str) -> Path:
+@contextmanager
+def _open_folder(arguments: argparse.Namespace, name: str) -> Iterator[Path]:
     """The run folder; processes that the first one starts are told by the environment."""
     from torchcaps.training.fit import is_first_process
-    from torchcaps.training.runs import new_run_folder
+    from torchcaps.training.runs import begin_run
 
     if arguments.resume:
-        return Path(arguments.resume)
-    if not is_first_process():
-        return Path(arguments.output or os.environ.get("TORCHCAPS_RUN", "runs/of-the-first-process"))
-    folder = new_run_folder(name, arguments.output)
-    os.environ["TORCHCAPS_RUN"] = str(folder)
-    return folder
+        yield Path(arguments.resume)
+    elif not is_first_process():
+        yield Path(arguments.output or os.environ.get("TORCHCAPS_RUN", "runs/of-the-first-process"))
+    else:
+        with begin_run(name, arguments.output) as folder:
+            os.environ["TORCHCAPS_RUN"] = str(folder)
+            yield folder
 
 
 TRAIN = Command("train a model by a recipe", EXAMPLES, _add_arguments, _run, _parse)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -63,6 +64,18 @@ def new_run_folder(name: str, wanted: str | None = None) -> Path:
                 number += 1
     except OSError as error:
         raise RunError(f"the run folder {error.filename} cannot be made: {error.strerror}.") from error
+
+
+@contextmanager
+def begin_run(name: str, wanted: str | None = None) -> Iterator[Path]:
+    """A new folder as :func:`new_run_folder` makes it; it goes away again if a training in it does not even begin."""
+    folder = new_run_folder(name, wanted)
+    try:
+        yield folder
+    except BaseException:
+        if not (folder / TENSORBOARD).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def _left_by_the_dead(name: str) -> bool:
