@@ -130,7 +130,7 @@ def test_a_run_is_opened_again(run):
     images, _ = make_images(6)
     assert again.predict(images) == run.predict(images)
     assert again.recipe == run.recipe
-    with pytest.raises(RunError, match="in memory, which is not kept"):
+    with pytest.raises(TorchcapsError, match="in memory, which is not kept"):
         again.evaluate()
     alone = torchcaps.load(run.folder / "weights.safetensors")
     assert alone.predict(images) == run.predict(images)

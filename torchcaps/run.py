@@ -20,8 +20,8 @@ from torch.types import Device
 from torchcaps.checks import require_count
 from torchcaps.data.dataset import Dataset, Files
 from torchcaps.data.images import Source
-from torchcaps.data.memory import IN_MEMORY, make_memory_dataset
-from torchcaps.data.options import DataOptions
+from torchcaps.data.memory import make_memory_dataset
+from torchcaps.data.options import IN_MEMORY, DataOptions
 from torchcaps.data.registry import make_dataset
 from torchcaps.io import require_inside, write_text
 from torchcaps.models import Model
@@ -204,10 +204,6 @@ class Run:
         if data is None:
             if self.recipe is None:
                 raise RunError("a weights file does not say what it was trained on: give the data to use.", "data")
-            if self._dataset is None and options.name == IN_MEMORY:
-                raise RunError(
-                    "this run was trained on data in memory, which is not kept: give the data to use.", "data"
-                )
             dataset = self._dataset or make_dataset(options)
         elif isinstance(data, DataOptions):
             options, dataset = data, make_dataset(data)

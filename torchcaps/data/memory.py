@@ -21,8 +21,6 @@ from torchcaps.errors import DataError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-IN_MEMORY = "in-memory"
-"""What such data is called in a recipe."""
 EXPECTED = "Give a pair (images, labels) of arrays, or a torch Dataset of (image, label) pairs."
 
 

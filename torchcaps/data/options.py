@@ -11,6 +11,8 @@ from torchcaps.errors import DataError
 # jsonargparse reads the annotations; Optional works for every Python that is supported.
 # ruff: noqa: UP045
 
+IN_MEMORY = "in-memory"
+"""What data that has no name and no file is called in a recipe."""
 CROPS = (1, 13)
 """Patches per image at test: the centre, or a 3×3 grid and its four centres."""
 

@@ -16,7 +16,7 @@ from torchcaps.checks import require_choice
 from torchcaps.data.dataset import Dataset, ImageDataset, Kind, TextDataset
 from torchcaps.data.image_arrays import ImageArrays
 from torchcaps.data.image_folder import ImageFolder
-from torchcaps.data.options import DataOptions
+from torchcaps.data.options import IN_MEMORY, DataOptions
 from torchcaps.data.text.files import SUFFIXES, TextFile
 from torchcaps.errors import DataError, InputError
 from torchcaps.plain import shown
@@ -79,6 +79,8 @@ def find_dataset(name: str) -> type[Dataset]:
     """The data set of a name, or the class that reads a user's own files at a path."""
     _import_built_in()
     path = Path(name)
+    if name == IN_MEMORY:
+        raise DataError("the training data was in memory, which is not kept: give the data to use.", option="data")
     if name in _DATASETS:
         return _DATASETS[name]
     if path.suffix.lower() in SUFFIXES or any((path / f"train{suffix}").is_file() for suffix in SUFFIXES):
