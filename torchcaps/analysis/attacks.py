@@ -17,6 +17,7 @@ from torchcaps.analysis.gradients import evaluating
 from torchcaps.checks import require_count, require_float
 from torchcaps.data.randomness import numbered_seed, random_uniform
 from torchcaps.errors import InputError
+from torchcaps.training.tasks.metrics import find_correct
 
 AttackLoss = Callable[[Tensor, Tensor], Tensor]
 """From scores ``[B, classes]`` and labels ``[B]`` to a number per image ``[B]`` that an attack makes large."""
@@ -121,9 +122,9 @@ def pgd(
     def climb(x: Tensor, low: Tensor, high: Tensor, y: Tensor, worst: Tensor) -> Tensor:
         harm, _ = _loss_and_slope(model, worst, y, loss)
         for taken in range(steps + 1):
-            found, slope = _loss_and_slope(model, x, y, loss)
-            better = found > harm
-            harm, worst = torch.where(better, found, harm), torch.where(better[:, None, None, None], x, worst)
+            losses, slope = _loss_and_slope(model, x, y, loss)
+            better = losses > harm
+            harm, worst = torch.where(better, losses, harm), torch.where(better[:, None, None, None], x, worst)
             if taken < steps:
                 x = torch.minimum(torch.maximum(x + size * slope.sign(), low), high)
         return worst
@@ -186,17 +187,17 @@ def one_pixel(
     if not values or not all(0 <= value <= 1 for value in values):
         raise InputError(f"a pixel's values must be some numbers in 0 … 1, got {tuple(values)}.")
     tried = images.new_tensor(list(values))
-    found, fooled = [], []
+    strongest, fooled = [], []
     with evaluating(model), torch.inference_mode():
         for done, (image, label) in enumerate(zip(images, labels, strict=True), start=1):
             changes = torch.arange(image[0].numel() * len(tried), device=images.device)
             leads = [-_margin(model, _changed(image, part, tried), label) for part in torch.split(changes, batch)]
-            found.append(torch.cat(leads).argmin())
-            scores = model(_changed(image, found[-1][None], tried)).scores
+            strongest.append(torch.cat(leads).argmin())
+            scores = model(_changed(image, strongest[-1][None], tried)).scores
             fooled.append(scores.argmax(dim=1)[0] != label)
             if progress is not None:
                 progress(done)
-    best = torch.stack(found)
+    best = torch.stack(strongest)
     where, width = best // len(tried), images.shape[3]
     attacked = [_changed(image, change[None], tried) for image, change in zip(images, best, strict=True)]
     return OnePixel(
@@ -211,7 +212,7 @@ def robust_accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
     """The share of images, attacked ones for instance, in which the model finds the label."""
     _require_task(images, labels, 0.0)
     with evaluating(model), torch.inference_mode():
-        right = _in_parts(lambda x, y: model(x).scores.argmax(dim=1) == y, images, labels)
+        right = _in_parts(lambda x, y: find_correct(model(x).scores, y), images, labels)
     return float(right.double().mean())
 
 

@@ -33,7 +33,7 @@ def _backends() -> dict[str, str]:
     """Who can compute each fused routing, in the order in which they are asked, and why one is passed over."""
     from torchcaps.ops.backends import list_backends, wanted_backend
 
-    found = {}
+    backends = {}
     for algorithm in dict.fromkeys(one.algorithm for one in list_backends()):
         lines = []
         last_first = list_backends()[::-1]
@@ -44,8 +44,8 @@ def _backends() -> dict[str, str]:
                 reason = one.backend.unavailable() or other
                 where = "every device" if one.device is None else f"{one.device} tensors"
                 lines.append(f"{one.backend.describe()} ({where}{f'; not used: {reason}' if reason else ''})")
-        found[f"{algorithm} routing by"] = ", else ".join(lines)
-    return found
+        backends[f"{algorithm} routing by"] = ", else ".join(lines)
+    return backends
 
 
 def models() -> dict[str, dict[str, Any]]:
@@ -79,12 +79,12 @@ def _print_info(arguments: argparse.Namespace) -> int:
 
 
 def _print_models(arguments: argparse.Namespace) -> int:
-    found = models()
+    entries = models()
     if arguments.json:
-        say(json.dumps(found, indent=2, ensure_ascii=False))
+        say(json.dumps(entries, indent=2, ensure_ascii=False))
         return 0
-    for name, of in found.items():
-        say(f"{name:<22}{of['parameters']:>12,}  {of['description']}")
+    for name, entry in entries.items():
+        say(f"{name:<22}{entry['parameters']:>12,}  {entry['description']}")
     return 0
 
 

@@ -153,8 +153,8 @@ def _numbers(experiment: Experiment, rows: list[Row]) -> dict[str, Any]:
 
     def number(variant: str, key: int) -> dict[str, Any]:
         column = experiment.columns[key]
-        found = cell(rows, variant, column)
-        return {**(found._asdict() if found else {}), "published": column.published.get(variant)}
+        measured = cell(rows, variant, column)
+        return {**(measured._asdict() if measured else {}), "published": column.published.get(variant)}
 
     table = {
         variant: {column.key: number(variant, index) for index, column in enumerate(experiment.columns)}

@@ -218,12 +218,12 @@ def _refuse(root: Path, bad: dict[str, str], total: int) -> NoReturn:
 def _list_files(root: Path, seed: int, class_names: Sequence[str] | None) -> tuple[list[_File], tuple[str, ...]]:
     """All files of both splits, sorted by class folder and name, and the names of the classes."""
     parts = _parts(root)
-    found = parts.get("", parts.get("train", {}))
-    extra = sorted(set(parts.get("test", found)) - set(found))
+    classes = parts.get("", parts.get("train", {}))
+    extra = sorted(set(parts.get("test", classes)) - set(classes))
     if extra:
         raise DataError(f"test/ in {root} has classes that train/ lacks: {', '.join(extra)}. Add them to train/ too.")
-    names = check_class_names(list(found) if class_names is None else class_names, root)
-    unknown = sorted(set(found) - set(names))
+    names = check_class_names(list(classes) if class_names is None else class_names, root)
+    unknown = sorted(set(classes) - set(names))
     if unknown:
         raise DataError(f"{root} has folders that are none of the classes {list(names)}: {', '.join(unknown)}.")
     empty = [f"{part}/{name}".strip("/") for part in parts for name, inside in parts[part].items() if not inside]
@@ -264,23 +264,23 @@ def _subfolders(folder: Path) -> list[str]:
 def _class_files(root: Path, part: str) -> dict[str, list[str]]:
     """The images of each class folder in a part of the root, as sorted names relative to the root."""
     place = root / part
-    found = {name: _images_below(root, place / name) for name in _subfolders(place)}
-    if not found and any(entry.suffix.lower() in EXTENSIONS for entry in place.iterdir()):
+    images = {name: _images_below(root, place / name) for name in _subfolders(place)}
+    if not images and any(entry.suffix.lower() in EXTENSIONS for entry in place.iterdir()):
         raise DataError(f"{place} has images but no class folders. Put the images into one folder per class.")
-    if not any(found.values()):
+    if not any(images.values()):
         raise DataError(
             f"{place} holds no images at all. Put one folder per class into it, with images ({', '.join(EXTENSIONS)})."
         )
-    return found
+    return images
 
 
 def _images_below(root: Path, folder: Path) -> list[str]:
     def refuse(error: OSError) -> NoReturn:
         raise DataError(f"{error.filename} cannot be opened: {error.strerror}.") from error
 
-    found = []
+    paths = []
     for place, folders, files in os.walk(folder, onerror=refuse):
         folders[:] = [name for name in folders if not name.startswith(".")]
         images = [name for name in files if not name.startswith(".") and name.lower().endswith(EXTENSIONS)]
-        found += [(Path(place) / name).relative_to(root).as_posix() for name in images]
-    return sorted(found)  # as text: the order of paths differs between systems
+        paths += [(Path(place) / name).relative_to(root).as_posix() for name in images]
+    return sorted(paths)  # as text: the order of paths differs between systems

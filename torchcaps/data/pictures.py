@@ -104,18 +104,18 @@ def smaller(image: Pillow.Image, side: int = LARGEST_SIDE) -> Pillow.Image:
         return upright(image)
     factor = max(image.size) // side  # so many pixels in each direction are averaged
     step = max(1, LARGEST_SIDE // factor) * factor
-    found = None
+    shrunk = None
     for top in range(0, image.height, step):
         for left in range(0, image.width, step):
             box = left, top, min(left + step, image.width), min(top + step, image.height)
             tile = _eight_bits(image.crop(box)).reduce(factor)
-            if found is None:
-                found = Image.new(tile.mode, (-(-image.width // factor), -(-image.height // factor)))
-            found.paste(tile, (left // factor, top // factor))
-    assert found is not None
-    found.thumbnail((side, side))
-    found.info = {key: value for key, value in image.info.items() if key == "exif"}
-    return upright(found)
+            if shrunk is None:
+                shrunk = Image.new(tile.mode, (-(-image.width // factor), -(-image.height // factor)))
+            shrunk.paste(tile, (left // factor, top // factor))
+    assert shrunk is not None
+    shrunk.thumbnail((side, side))
+    shrunk.info = {key: value for key, value in image.info.items() if key == "exif"}
+    return upright(shrunk)
 
 
 def upright(image: Pillow.Image) -> Pillow.Image:
@@ -179,10 +179,10 @@ def open_image(
         content = source.getvalue() if isinstance(source, BytesIO) else read_bytes(source, MOST_BYTES // 2)
         if not content:
             raise UnreadableError("the file is empty")
-        found = inside(content)
-        with Image.open(Pieces(found.content), formats=formats) as image:
-            require_modest(image, found, most_pixels or Image.MAX_IMAGE_PIXELS)  # Pillow only warns up to twice that
-            _forget_remarks(image, found.turn)
+        contents = inside(content)
+        with Image.open(Pieces(contents.content), formats=formats) as image:
+            require_modest(image, contents, most_pixels or Image.MAX_IMAGE_PIXELS)  # Pillow only warns up to twice that
+            _forget_remarks(image, contents.turn)
             yield image
     except (UnreadableError, DataError):
         raise

@@ -150,11 +150,11 @@ def cluster_all(points: Tensor, labels: Tensor, clusters: int, iterations: int, 
 
 
 def _by_kmeans(points: Tensor, labels: Tensor, start: Tensor, iterations: int) -> Clustered:
-    found = soft_kmeans(points, start, iterations, sharpness=SHARPNESS)
+    clustering = soft_kmeans(points, start, iterations, sharpness=SHARPNESS)
     # One more step from each centre to the next gives the assignment that goes with the latter.
-    shares = [soft_kmeans(points, before, 1, sharpness=SHARPNESS).assignment for before in found.path[:-1]]
+    shares = [soft_kmeans(points, before, 1, sharpness=SHARPNESS).assignment for before in clustering.path[:-1]]
     name = "−(1/K) Σ ln Σ exp(−K‖u − v‖²)"
-    return _clustered("soft k-means", labels, found.path, shares, found.objective, name)
+    return _clustered("soft k-means", labels, clustering.path, shares, clustering.objective, name)
 
 
 def _by_mixture(points: Tensor, labels: Tensor, start: Tensor, iterations: int) -> Clustered:
@@ -182,10 +182,10 @@ def _by_optimised_routing(points: Tensor, labels: Tensor, start: Tensor, iterati
     """
     votes = (points / ALPHA)[None, :, None].expand(1, -1, len(start), -1)
     logits = points @ start.T / ALPHA
-    found = dynamic_routing(votes, iterations + 1, logits=logits, update="replace", squash="unit", trace=True)
-    assert found.trace is not None  # it was asked for
-    path = torch.cat([start[None], found.trace.pose[:-1, 0]])
-    shares, objective = list(found.trace.coupling[1:, 0]), ALPHA * found.trace.objective[:, 0]
+    routed = dynamic_routing(votes, iterations + 1, logits=logits, update="replace", squash="unit", trace=True)
+    assert routed.trace is not None  # it was asked for
+    path = torch.cat([start[None], routed.trace.pose[:-1, 0]])
+    shares, objective = list(routed.trace.coupling[1:, 0]), ALPHA * routed.trace.objective[:, 0]
     return _clustered("optimised routing", labels, path, shares, objective, "−Σ c⟨u, s⟩ + α Σ c ln c")
 
 

@@ -110,8 +110,8 @@ def _together(experiment: Experiment, context: Context, folder: Path, again: boo
     path = folder / "measured" / experiment.name / f"together-{key}.json"
     if again or not path.is_file():
         _keep(path, experiment.together(context))
-    found: Mapping[str, Numbers] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+    numbers: Mapping[str, Numbers] = json.loads(path.read_text(encoding="utf-8"))
+    return numbers
 
 
 def output_name(experiment: Experiment, setting: Setting) -> str:

@@ -60,9 +60,9 @@ def step_costs(
             if number >= WARMING_UP:
                 seconds[name].append(time.perf_counter() - start)
                 _tell(tick)
-    found: dict[str, Numbers] = {}
+    costs: dict[str, Numbers] = {}
     for name, (_, parameters) in made.items():
-        found[name] = {
+        costs[name] = {
             "step_milliseconds": 1000 * statistics.median(seconds[name]),
             "parameters": parameters,
             "threads": torch.get_num_threads(),
@@ -72,8 +72,8 @@ def step_costs(
             for _ in range(processes):
                 peaks.append(_in_a_process(steps[name]))
                 _tell(tick)
-            found[name]["step_megabytes"] = statistics.median(peaks)
-    return found
+            costs[name]["step_megabytes"] = statistics.median(peaks)
+    return costs
 
 
 def _tell(tick: Ticks | None) -> None:

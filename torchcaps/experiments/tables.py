@@ -32,12 +32,12 @@ def cell(rows: Sequence[Row], variant: str, column: Column) -> Cell | None:
     return Cell(statistics.mean(values), statistics.stdev(values) if several else None, len(values))
 
 
-def cell_text(found: Cell | None, column: Column) -> str:
+def cell_text(measured: Cell | None, column: Column) -> str:
     """As in the table."""
-    if found is None:
+    if measured is None:
         return "–"
-    mean = f"{found.mean:,.{column.digits}f}"
-    return mean if found.deviation is None else f"{mean} ± {found.deviation:.{column.digits}f}"
+    mean = f"{measured.mean:,.{column.digits}f}"
+    return mean if measured.deviation is None else f"{mean} ± {measured.deviation:.{column.digits}f}"
 
 
 def has_published(column: Column, rows: Sequence[Row]) -> bool:
@@ -47,10 +47,10 @@ def has_published(column: Column, rows: Sequence[Row]) -> bool:
 
 def headings(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
     """Of the table's columns; a published column follows the measured one."""
-    found = [""]
+    texts = [""]
     for column in experiment.columns:
-        found += [column.heading, "published"] if has_published(column, rows) else [column.heading]
-    return found
+        texts += [column.heading, "published"] if has_published(column, rows) else [column.heading]
+    return texts
 
 
 def body(experiment: Experiment, rows: Sequence[Row]) -> list[list[str]]:

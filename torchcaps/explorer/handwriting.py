@@ -37,10 +37,10 @@ def placed_as_digit(pixels: np.ndarray, size: tuple[int, int]) -> Tensor:
     """
     from PIL import Image
 
-    found = torch.zeros(1, *size, dtype=torch.uint8)
+    digit = torch.zeros(1, *size, dtype=torch.uint8)
     cut = _drawing(pixels.astype(np.float32))
     if not cut.size:
-        return found
+        return digit
     box = min(DIGIT_BOX, *size)  # a model of smaller pictures gets a smaller digit
     scale = DIGIT_SIZE * box / DIGIT_BOX / max(cut.shape)
     height, width = (max(1, round(length * scale)) for length in cut.shape)
@@ -53,8 +53,8 @@ def placed_as_digit(pixels: np.ndarray, size: tuple[int, int]) -> Tensor:
         for axis, (part, whole) in enumerate(zip(small.shape, size, strict=True))
     )
     top, left = min(max(top, 0), size[0] - height), min(max(left, 0), size[1] - width)
-    found[0, top : top + height, left : left + width] = torch.from_numpy(small.astype(np.uint8))
-    return found
+    digit[0, top : top + height, left : left + width] = torch.from_numpy(small.astype(np.uint8))
+    return digit
 
 
 def _drawing(levels: np.ndarray) -> np.ndarray:

@@ -61,24 +61,24 @@ def listen(host: str, port: int | None) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for number in ports:
         # With the protocol named, asyncio turns off Nagle's algorithm, which would hold answers back for 40 ms.
-        found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         if os.name != "nt":  # there it would let two servers share a port
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            found.bind((host, number))
-            found.listen(1024)
-            return found
+            listener.bind((host, number))
+            listener.listen(1024)
+            return listener
         except OSError as error:
-            found.close()
+            listener.close()
             free_choice = port is None and error.errno == errno.EACCES  # a system may keep ports for itself
             if error.errno != errno.EADDRINUSE and not free_choice:
                 advice = " Choose a port above 1023." if error.errno == errno.EACCES else ""
                 raise RunError(f"cannot listen on {host} port {number}: {error.strerror or error}.{advice}") from error
         except OverflowError:
-            found.close()
+            listener.close()
             raise RunError(f"a port is a number from 0 to 65535, got {number}.") from None
         except (TypeError, UnicodeError):  # so says Python of a name that cannot be one
-            found.close()
+            listener.close()
             raise RunError(f"cannot listen on {host!r}: that is no name of a machine.") from None
     taken = f"port {port} is" if port is not None else f"the ports {ports[0]} to {ports[-1]} are"
     raise RunError(f"{taken} taken on {host}. Give another port, or 0 for any that is free.")
@@ -90,12 +90,12 @@ def _address(host: str, port: int) -> str:
 
 def own_address() -> str | None:
     """Under which others reach this machine, None if it is in no network; nothing is sent to find out."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as found:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            found.connect(("192.0.2.1", 9))  # an address for documentation, of nobody; UDP only chooses a route
+            probe.connect(("192.0.2.1", 9))  # an address for documentation, of nobody; UDP only chooses a route
         except OSError:
             return None
-        own: str = found.getsockname()[0]
+        own: str = probe.getsockname()[0]
     return None if own == "0.0.0.0" else own
 
 

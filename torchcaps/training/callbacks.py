@@ -175,13 +175,13 @@ class StopOnNonFinite(pl.Callback):
 
 def first_bad_layer(model: nn.Module, batch: Batch) -> str | None:
     """The first module, in the order of computation, that gives a NaN or an infinity for a batch."""
-    found: list[str] = []
+    bad: list[str] = []
 
     def watch(name: str) -> Callable[..., None]:
         def look(_: nn.Module, __: Any, output: Any) -> None:
             tensors = output if isinstance(output, tuple) else (output,)
             if any(isinstance(t, Tensor) and not bool(t.isfinite().all()) for t in tensors):
-                found.append(name)
+                bad.append(name)
 
         return look
 
@@ -192,7 +192,7 @@ def first_bad_layer(model: nn.Module, batch: Batch) -> str | None:
     finally:
         for hook in hooks:
             hook.remove()
-    return found[0] if found else None
+    return bad[0] if bad else None
 
 
 class EpochLog(pl.Callback):

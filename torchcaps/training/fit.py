@@ -93,14 +93,14 @@ def _quiet() -> None:
 
 
 def _callbacks(recipe: Recipe, checkpoints: Checkpoints, log: EpochLog, bar: bool) -> list[pl.Callback]:
-    found: list[pl.Callback] = [StopOnNonFinite(checkpoints.folder)]
+    callbacks: list[pl.Callback] = [StopOnNonFinite(checkpoints.folder)]
     if recipe.loss.margin_schedule != "constant":
-        found.append(MarginSchedule(recipe.loss.margin_schedule))
-    found += [part for part in (checkpoints.temperature, checkpoints.mean) if part is not None]
-    found += [log, checkpoints]  # in this order: what the log and the mean know belongs into the checkpoint
+        callbacks.append(MarginSchedule(recipe.loss.margin_schedule))
+    callbacks += [part for part in (checkpoints.temperature, checkpoints.mean) if part is not None]
+    callbacks += [log, checkpoints]  # in this order: what the log and the mean know belongs into the checkpoint
     if bar:
-        found.append(Bar(refresh_rate=5, leave=False))
-    return found
+        callbacks.append(Bar(refresh_rate=5, leave=False))
+    return callbacks
 
 
 def train(
@@ -236,14 +236,14 @@ def _try_one_batch(module: CapsuleModule, batches: TrainingBatches) -> None:
 
 def _check_checkpoint(path: Path, module: CapsuleModule) -> None:
     """Refuse a checkpoint that is damaged, holds code, or is of another model."""
-    found = read_checkpoint(path)
+    checkpoint = read_checkpoint(path)
     expected = {name: value.shape for name, value in module.state_dict().items()}
     other = RunError(f"the checkpoint {path} is of another model than the recipe's {module.recipe.model.name!r}.")
     try:
-        if {name: value.shape for name, value in found["state_dict"].items()} != expected:
+        if {name: value.shape for name, value in checkpoint["state_dict"].items()} != expected:
             raise other
         shapes = [parameter.shape for parameter in module.parameters()]
-        for index, state in found["optimizer_states"][0]["state"].items():
+        for index, state in checkpoint["optimizer_states"][0]["state"].items():
             if any(value.shape not in ((), shapes[index]) for value in state.values()):
                 raise other
     except (AttributeError, LookupError, TypeError) as error:

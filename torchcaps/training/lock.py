@@ -128,8 +128,8 @@ def _is_at(handle: int, path: Path) -> bool:
 
 def _holder(path: Path) -> str:
     try:
-        found = read_json(path)
-        since, machine = printable(str(found["since"]))[:40], printable(str(found["machine"]))[:100]
-        return f"process {int(found['process'])} on {machine}, since {since},"
+        holder = read_json(path)
+        since, machine = printable(str(holder["since"]))[:40], printable(str(holder["machine"]))[:100]
+        return f"process {int(holder['process'])} on {machine}, since {since},"
     except (FileError, KeyError, TypeError, ValueError):
         return "another process"

@@ -59,12 +59,12 @@ Notice = Callable[[str], None]
 
 def list_recipes() -> dict[str, str]:
     """The recipes of the package: name and first line of the description."""
-    found = {}
+    summaries = {}
     for file in sorted(resources.files("torchcaps.recipes").iterdir(), key=lambda entry: entry.name):
         if file.name.endswith(".yaml"):
             text = parse_yaml(file.read_text(encoding="utf-8"), file.name).get("description", "")
-            found[file.name.removesuffix(".yaml")] = text.strip().split("\n")[0]
-    return found
+            summaries[file.name.removesuffix(".yaml")] = text.strip().split("\n")[0]
+    return summaries
 
 
 def known_keys() -> list[str]:

@@ -42,18 +42,18 @@ class AffNIST(ImageDataset):
     def load(self, split: str, files: Files = Files(), class_names: tuple[str, ...] | None = None) -> ImageSet:
         """See :class:`~torchcaps.data.dataset.ImageDataset`."""
         self.check_split(split)
-        found = _find([folder / self.folder for folder in data_folders(files.dir)], PLACES[split], files.download)
-        parts = [_read(file) for file in found]
-        images, labels = (torch.cat(tensors) if len(found) > 1 else tensors[0] for tensors in zip(*parts, strict=True))
+        paths = _find([folder / self.folder for folder in data_folders(files.dir)], PLACES[split], files.download)
+        parts = [_read(file) for file in paths]
+        images, labels = (torch.cat(tensors) if len(paths) > 1 else tensors[0] for tensors in zip(*parts, strict=True))
         return ImageSet(images, labels, AFFNIST_CLASSES)
 
 
 def _find(folders: list[Path], places: tuple[str, ...], download: bool) -> list[Path]:
     for folder in folders:
         for place in places:
-            found = [file for file in folder.glob(place) if file.is_file()]
-            if found:
-                return sorted(found, key=lambda file: (len(file.name), file.name))  # 2.mat comes before 10.mat
+            paths = [file for file in folder.glob(place) if file.is_file()]
+            if paths:
+                return sorted(paths, key=lambda file: (len(file.name), file.name))  # 2.mat comes before 10.mat
     looked = "\n  ".join(str(folder / place) for folder in folders for place in places)
     refusal = "It is not downloaded automatically, as no checksums are published. " if download else ""
     raise DataError(

@@ -137,9 +137,9 @@ def _files(path: Path) -> dict[str, Path]:
     for split in SPLITS:
         there = [path / f"{split}{suffix}" for suffix in SUFFIXES if (path / f"{split}{suffix}").is_file()]
         if len(there) != 1:
-            found = f"found {' and '.join(file.name for file in there)}" if there else "there is none"
+            outcome = f"found {' and '.join(file.name for file in there)}" if there else "there is none"
             raise DataError(
-                f"{path} must have one file {split}.csv, .tsv or .jsonl, {found}. A single file, of which a fifth is "
+                f"{path} must have one file {split}.csv, .tsv or .jsonl, {outcome}. A single file, of which a fifth is "
                 "kept for the test, is given by its own path."
             )
         files[split] = there[0]

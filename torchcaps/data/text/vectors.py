@@ -108,7 +108,7 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 def _from_lines(path: Path, wanted: set[str], dim: int | None) -> Found:
     encoded = {word.encode("utf-8"): word for word in wanted}  # lines stay bytes: broken words elsewhere do not matter
-    found: Found = {}
+    vectors: Found = {}
     size: int | None = None
     for number, line in _lines(path):
         if size is None:
@@ -131,10 +131,10 @@ def _from_lines(path: Path, wanted: set[str], dim: int | None) -> Found:
                 "must have one length; is the file cut short?"
             )
         if not extra and word in encoded:
-            found.setdefault(encoded[word], _numbers(path, number, pieces[1:], size))
+            vectors.setdefault(encoded[word], _numbers(path, number, pieces[1:], size))
     if size is None:
         raise DataError(f"{path} is empty. {EXPECTED}")
-    return found
+    return vectors
 
 
 def _is_number(piece: bytes) -> bool:

@@ -25,10 +25,10 @@ def _clustered(seed: int) -> list[Clustered]:
 def _measure(name: str, seed: int) -> Measure:
     def measure(_: Mapping[str, Run], __: Context) -> Numbers:
         at = NAMES.index(name)
-        found, lengths = _clustered(seed)[at], cluster_all(*make_lengths(seed), CLUSTERS, ITERATIONS, seed)[at]
+        points, lengths = _clustered(seed)[at], cluster_all(*make_lengths(seed), CLUSTERS, ITERATIONS, seed)[at]
         return {
-            "purity_percent": 100 * found.purity,
-            "rises": found.rises,
+            "purity_percent": 100 * points.purity,
+            "rises": points.rises,
             "lengths_purity_percent": 100 * lengths.purity,
             "lengths_rises": lengths.rises,
         }

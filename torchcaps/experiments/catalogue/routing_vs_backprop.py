@@ -28,6 +28,7 @@ from torchcaps.experiments.measures import load_images, take_first
 from torchcaps.experiments.registry import register_experiment
 from torchcaps.models import create_model
 from torchcaps.run import Run
+from torchcaps.training.tasks.metrics import find_correct
 
 DATA = "fashion-mnist"
 PROBE_IMAGES = 10_000
@@ -84,14 +85,18 @@ def named_by_majority(known: ClassPoses, seen: ClassPoses) -> float:
 def probe_accuracy(known: ClassPoses, seen: ClassPoses) -> float:
     """Accuracy of a linear classifier on the poses, fitted to the known images by ridge regression."""
     target = nn.functional.one_hot(known.labels)
-    return float((fit_ridge(known.poses, target, seen.poses, RIDGE).argmax(dim=1) == seen.labels).double().mean())
+    return _share_correct(fit_ridge(known.poses, target, seen.poses, RIDGE), seen.labels)
+
+
+def _share_correct(scores: Tensor, labels: Tensor) -> float:
+    return float(find_correct(scores, labels).double().mean())
 
 
 def _numbers(model: nn.Module, context: Context) -> Numbers:
     known = class_capsules(model, take_first(load_images(context.setting, DATA, "train"), PROBE_IMAGES), context)
     seen = class_capsules(model, take_first(load_images(context.setting, DATA), PROBE_IMAGES), context)
     return {
-        "accuracy_percent": 100 * float((seen.lengths.argmax(dim=1) == seen.labels).double().mean()),
+        "accuracy_percent": 100 * _share_correct(seen.lengths, seen.labels),
         "majority_percent": 100 * named_by_majority(known, seen),
         "probe_percent": 100 * probe_accuracy(known, seen),
     }

@@ -73,9 +73,9 @@ class TextTask(Task):
         text = replace(recipe.text, max_length=max_length)
         train, validation = text_sources(texts, recipe.data, text, seed, files)
         vocabulary = train.vocabulary
-        vectors, found = initial_vectors(text, vocabulary, seed)
-        if found is not None and files.notice:
-            files.notice(f"{text.vectors} has {found:,} of the {len(vocabulary.words):,} words.")
+        vectors, covered = initial_vectors(text, vocabulary, seed)
+        if covered is not None and files.notice:
+            files.notice(f"{text.vectors} has {covered:,} of the {len(vocabulary.words):,} words.")
         task = cls(
             train.class_names, len(vocabulary), vectors.shape[1], max_length, texts.lower, train.multi_label, vocabulary
         )
