@@ -40,7 +40,7 @@ def read_bytes(path: str | os.PathLike[str], most: int | None = None) -> bytes:
         most: bytes; a larger file is refused before it is read.
     """
     try:
-        with open(_opened(path), "rb") as file:
+        with open(_open(path), "rb") as file:
             size = os.fstat(file.fileno()).st_size
             if most is not None and size > most:
                 raise FileError(f"{path} has {size:,} bytes, more than the {most:,} that it could need.")
@@ -61,7 +61,7 @@ def require_regular(path: str | os.PathLike[str]) -> None:
         raise FileError(f"{os.fspath(path)!r} is no name of a file: {error}.") from None
 
 
-def _opened(path: str | os.PathLike[str]) -> int:
+def _open(path: str | os.PathLike[str]) -> int:
     """A regular file, opened without waiting for whoever might write to a pipe."""
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     try:
@@ -165,7 +165,7 @@ def require_plain(value: Any, what: object) -> None:
             raise FileError(f"{what} holds {entry!r:.60}, which is no text, number, list or map.")
 
 
-def printable(text: str) -> str:
+def make_printable(text: str) -> str:
     """A text whose control characters are spelled out, as JSON does: a name from a file must not command a terminal."""
     return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 

@@ -29,7 +29,7 @@ class Undescribed:
     reason: str
 
 
-def shown(value: object) -> str:
+def shorten(value: object) -> str:
     """A value in a sentence, shortened however large it is."""
     try:
         return reprlib.repr(value)
@@ -38,7 +38,7 @@ def shown(value: object) -> str:
 
 
 @functools.singledispatch
-def described(value: Any, name: str) -> Any:
+def describe(value: Any, name: str) -> Any:
     """A value as plain data, in new lists, tuples and dictionaries; a class may register how it is described.
 
     Args:
@@ -50,11 +50,11 @@ def described(value: Any, name: str) -> Any:
     if isinstance(value, float) and math.isfinite(value):
         return value
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
-        return {key: described(entry, name) for key, entry in value.items()}
+        return {key: describe(entry, name) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):
-        return (list if isinstance(value, list) else tuple)(described(entry, name) for entry in value)
+        return (list if isinstance(value, list) else tuple)(describe(entry, name) for entry in value)
     return Undescribed(
-        f"{name} is {shown(value)}, which plain data cannot hold. Give numbers, texts, truth values, and lists "
+        f"{name} is {shorten(value)}, which plain data cannot hold. Give numbers, texts, truth values, and lists "
         "or dictionaries of them."
     )
 
@@ -66,11 +66,11 @@ def given_arguments(function: Callable[..., Any], *positional: Any, **named: Any
     for name, value in signature.bind(*positional, **named).arguments.items():
         kind = signature.parameters[name].kind
         if kind is inspect.Parameter.VAR_KEYWORD:
-            arguments |= {key: described(entry, key) for key, entry in value.items()}
+            arguments |= {key: describe(entry, key) for key, entry in value.items()}
         elif kind is inspect.Parameter.VAR_POSITIONAL:
             arguments[name] = Undescribed(f"*{name} takes values without names, which options cannot have.")
         else:
-            arguments[name] = described(value, name)
+            arguments[name] = describe(value, name)
     return arguments
 
 
@@ -106,5 +106,5 @@ def require_modest(options: Any) -> None:
             raise InputError(f"options hold a number beyond ±{MOST_NUMBER:,}.")
         elif isinstance(value, str) and len(value) > MOST_LETTERS:
             raise InputError(f"options hold a text of more than {MOST_LETTERS:,} letters.")
-        elif described(value, "an option") is not value:
-            raise InputError(f"options hold {shown(value)}, which is no plain data.")
+        elif describe(value, "an option") is not value:
+            raise InputError(f"options hold {shorten(value)}, which is no plain data.")

@@ -16,7 +16,7 @@ from torchcaps.data import picture_files
 from torchcaps.data.image_folder import read_image_folder
 from torchcaps.data.pictures import UnreadableError, read_image, smaller
 from torchcaps.errors import DataError
-from torchcaps.explorer.handwriting import placed_as_digit
+from torchcaps.explorer.handwriting import place_as_digit
 from torchcaps.explorer.uploads import read_upload
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::PIL.Image.DecompressionBombWarning")
@@ -219,4 +219,4 @@ def test_a_thin_drawing_is_cut_before_it_is_repeated(tmp_path, shape):
     levels = np.zeros(shape, dtype=np.uint8)
     levels[..., shape[1] // 3 : shape[1] // 2 + 1] = 255
     with watched(tmp_path):
-        assert placed_as_digit(levels, (28, 28)).shape == (1, 28, 28)
+        assert place_as_digit(levels, (28, 28)).shape == (1, 28, 28)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from torchcaps.commands.base import Command, CommandError, say, user_errors
-from torchcaps.io import printable
+from torchcaps.io import make_printable
 
 if TYPE_CHECKING:
     from torchcaps.analysis.relevance import By
@@ -127,7 +127,7 @@ def _print(arguments: argparse.Namespace, run: Run, answers: list[Prediction]) -
         labels = run.task.choose(answer.labels, answer.scores)
         if arguments.csv:
             numbers = [f"{scores[name]:.6f}" for name in names]
-            writer.writerow([printable(answer.item), " ".join(labels) if several else answer.label, *numbers])
+            writer.writerow([make_printable(answer.item), " ".join(labels) if several else answer.label, *numbers])
         elif arguments.json:
             line = {kind: answer.item, "label": list(labels) if several else answer.label, "scores": scores}
             say(json.dumps(line, ensure_ascii=False))

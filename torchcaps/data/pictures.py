@@ -14,7 +14,7 @@ from torch import Tensor
 
 from torchcaps.data.picture_files import MOST_BYTES, Pieces, UnreadableError, exif_of, inside, read_turn, require_modest
 from torchcaps.errors import DataError, FileError
-from torchcaps.io import printable, read_bytes
+from torchcaps.io import make_printable, read_bytes
 
 if TYPE_CHECKING:
     from PIL import Image as Pillow
@@ -195,7 +195,7 @@ def open_image(
     except Exception as error:  # damaged files make Pillow's decoders raise many kinds
         text = error.strerror if isinstance(error, OSError) else None
         said = " ".join((text or str(error) or type(error).__name__).split())
-        raise UnreadableError(printable(said)[:200].rstrip(".")) from error
+        raise UnreadableError(make_printable(said)[:200].rstrip(".")) from error
 
 
 def _forget_remarks(image: Pillow.Image, turn: int | None) -> None:

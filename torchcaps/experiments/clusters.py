@@ -154,7 +154,7 @@ def _by_kmeans(points: Tensor, labels: Tensor, start: Tensor, iterations: int) -
     # One more step from each centre to the next gives the assignment that goes with the latter.
     shares = [soft_kmeans(points, before, 1, sharpness=SHARPNESS).assignment for before in clustering.path[:-1]]
     name = "−(1/K) Σ ln Σ exp(−K‖u − v‖²)"
-    return _clustered("soft k-means", labels, clustering.path, shares, clustering.objective, name)
+    return _sum_up("soft k-means", labels, clustering.path, shares, clustering.objective, name)
 
 
 def _by_mixture(points: Tensor, labels: Tensor, start: Tensor, iterations: int) -> Clustered:
@@ -162,7 +162,7 @@ def _by_mixture(points: Tensor, labels: Tensor, start: Tensor, iterations: int) 
     runs = [gaussian_mixture(points, start, count) for count in range(1, iterations + 1)]
     shares = [run.responsibilities for run in runs]
     name = "negative log-likelihood"
-    return _clustered("Gaussian mixture", labels, runs[-1].path, shares, -runs[-1].log_likelihood, name)
+    return _sum_up("Gaussian mixture", labels, runs[-1].path, shares, -runs[-1].log_likelihood, name)
 
 
 def _by_dynamic_routing(points: Tensor, labels: Tensor, start: Tensor, iterations: int) -> Clustered:
@@ -171,7 +171,7 @@ def _by_dynamic_routing(points: Tensor, labels: Tensor, start: Tensor, iteration
     assert trace is not None  # it was asked for
     path = torch.cat([start[None], trace.pose[:-1, 0]])
     name = "−Σ c⟨u, v⟩ + Σ KL(c ‖ c before)"
-    return _clustered("dynamic routing", labels, path, list(trace.coupling[1:, 0]), trace.objective[:, 0], name)
+    return _sum_up("dynamic routing", labels, path, list(trace.coupling[1:, 0]), trace.objective[:, 0], name)
 
 
 def _by_optimised_routing(points: Tensor, labels: Tensor, start: Tensor, iterations: int) -> Clustered:
@@ -186,10 +186,10 @@ def _by_optimised_routing(points: Tensor, labels: Tensor, start: Tensor, iterati
     assert routed.trace is not None  # it was asked for
     path = torch.cat([start[None], routed.trace.pose[:-1, 0]])
     shares, objective = list(routed.trace.coupling[1:, 0]), ALPHA * routed.trace.objective[:, 0]
-    return _clustered("optimised routing", labels, path, shares, objective, "−Σ c⟨u, s⟩ + α Σ c ln c")
+    return _sum_up("optimised routing", labels, path, shares, objective, "−Σ c⟨u, s⟩ + α Σ c ln c")
 
 
-def _clustered(
+def _sum_up(
     name: str, labels: Tensor, path: Tensor, shares: list[Tensor], objective: Tensor, objective_name: str
 ) -> Clustered:
     share = torch.stack([torch.full_like(shares[0], 1 / shares[0].shape[1]), *shares])
@@ -228,7 +228,7 @@ def write_animation(
 
     pictures = []
     for at in range(len(results[0].centres)):
-        pictures.append(_picture(points, results, at))
+        pictures.append(_draw_picture(points, results, at))
         if progress is not None:
             progress(1)
     # One palette for all, from frames at the start, on the way and at the end: nothing flickers.
@@ -243,7 +243,7 @@ def write_animation(
     first.save(path, format="GIF", save_all=True, append_images=rest, duration=durations, loop=0)
 
 
-def _picture(points: Tensor, results: Sequence[Clustered], at: int) -> Image:
+def _draw_picture(points: Tensor, results: Sequence[Clustered], at: int) -> Image:
     from matplotlib.figure import Figure
     from PIL import Image
 

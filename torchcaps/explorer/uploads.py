@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from torchcaps.data.pictures import UnreadableError, fit_image, open_image, smaller
-from torchcaps.explorer.handwriting import ground_is_light, placed_as_digit
+from torchcaps.explorer.handwriting import ground_is_light, place_as_digit
 
 if TYPE_CHECKING:
     from PIL import Image as Pillow
@@ -42,7 +42,7 @@ def read_upload(content: bytes, shape: tuple[int, int, int], invert: Invert, as_
         light = _light_on_dark(small, invert)
         if not as_digit:
             return fit_image(light, shape)
-        return placed_as_digit(np.asarray(light), shape[1:])
+        return place_as_digit(np.asarray(light), shape[1:])
 
 
 def _light_on_dark(image: Pillow.Image, invert: Invert) -> Pillow.Image:
@@ -62,4 +62,4 @@ def _light_on_dark(image: Pillow.Image, invert: Invert) -> Pillow.Image:
     return Image.fromarray(pixels)
 
 
-__all__ = ["FORMATS", "MOST_PIXELS", "Invert", "UnreadableError", "placed_as_digit", "read_upload"]
+__all__ = ["FORMATS", "MOST_PIXELS", "Invert", "UnreadableError", "place_as_digit", "read_upload"]

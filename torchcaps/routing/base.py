@@ -19,7 +19,7 @@ from torchcaps.ops.plan import Plan, option_names
 from torchcaps.ops.precision import cast, exact
 from torchcaps.ops.result import RoutingOutput
 from torchcaps.ops.windows import Windows
-from torchcaps.plain import Undescribed, as_json, described, given_arguments
+from torchcaps.plain import Undescribed, as_json, describe, given_arguments
 from torchcaps.routing.windows import route_each_window
 
 
@@ -274,7 +274,7 @@ class Routing(nn.Module):
         raise InputTypeError(f"{type(self).__name__} must implement forward(votes, activation, mask, trace).")
 
 
-@described.register(Routing)
+@describe.register(Routing)
 def _(routing: Routing, _: str) -> Any:
     try:
         return routing.config

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from torchcaps.errors import FileError, TorchcapsError
-from torchcaps.io import printable, read_json, require_inside
+from torchcaps.io import make_printable, read_json, require_inside
 
 LOCK = ".lock"
 SECONDS_BETWEEN = 0.2
@@ -129,7 +129,7 @@ def _is_at(handle: int, path: Path) -> bool:
 def _holder(path: Path) -> str:
     try:
         holder = read_json(path)
-        since, machine = printable(str(holder["since"]))[:40], printable(str(holder["machine"]))[:100]
+        since, machine = make_printable(str(holder["since"]))[:40], make_printable(str(holder["machine"]))[:100]
         return f"process {int(holder['process'])} on {machine}, since {since},"
     except (FileError, KeyError, TypeError, ValueError):
         return "another process"

@@ -16,7 +16,7 @@ from torchcaps.data.options import DataOptions, TextOptions
 from torchcaps.errors import FileError, TorchcapsError
 from torchcaps.extras import comes_with_an_extra
 from torchcaps.io import parse_yaml, read_text
-from torchcaps.plain import shown
+from torchcaps.plain import shorten
 from torchcaps.training.recipe import (
     LossOptions,
     ModelOptions,
@@ -108,7 +108,7 @@ def recipe_from_values(
         _put(merged, present, copy.deepcopy(value))
     description = merged.pop("description", "")
     if not isinstance(description, str):
-        raise RecipeError(f"description must be a text, got {shown(description)}.", "description")
+        raise RecipeError(f"description must be a text, got {shorten(description)}.", "description")
     typed = {name: {key: merged[name][key] for key in merged[name] if key != "options"} for name in merged}
     try:
         parsed = make_parser().parse_object(typed)
@@ -139,7 +139,7 @@ def read_values(name: str | Path) -> dict[str, Any]:
             near = difflib.get_close_matches(str(name), list_recipes(), n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             raise RecipeError(
-                f"there is no recipe {shown(str(name))}.{hint} Recipes: {', '.join(list_recipes())}; or a .yaml file."
+                f"there is no recipe {shorten(str(name))}.{hint} Recipes: {', '.join(list_recipes())}; or a .yaml file."
             )
         text = file.read_text(encoding="utf-8")
     values = parse_value(text, str(name))
@@ -186,14 +186,14 @@ def unknown_key(key: str, more: Iterable[str] = ()) -> RecipeError:
     last = [name for name in known if name.rsplit(".", 1)[-1] == key.rsplit(".", 1)[-1]]
     guess = next(iter(last or difflib.get_close_matches(key, known, n=1, cutoff=0.6)), None)
     hint = f" Did you mean {guess!r}?" if guess else " docs/training.md lists all."
-    return RecipeError(f"a recipe has no key {shown(key)}.{hint}")
+    return RecipeError(f"a recipe has no key {shorten(key)}.{hint}")
 
 
 def _check_keys(values: Any, prefix: str = "") -> None:
     """Refuse keys that no recipe has, and sections that are none."""
     if not isinstance(values, Mapping):
         what = f"the section {prefix.rstrip('.')!r}" if prefix else "a recipe"
-        raise RecipeError(f"{what} must be keys with values, got {shown(values)}.")
+        raise RecipeError(f"{what} must be keys with values, got {shorten(values)}.")
     known = {*known_keys(), *RENAMED}
     for key, value in values.items():
         name = f"{prefix}{key}"
@@ -245,5 +245,5 @@ def _put(values: dict[str, Any], key: str, value: Any) -> None:
         values[step] = {} if inner is None else {"name": inner} if isinstance(inner, str) else inner
         values = values[step]
         if not isinstance(values, dict):
-            raise RecipeError(f"{key}: {step} is {shown(values)}, which has no options of its own.", key)
+            raise RecipeError(f"{key}: {step} is {shorten(values)}, which has no options of its own.", key)
     values[last] = value
