@@ -10,7 +10,7 @@ from PIL import Image
 
 from torchcaps.cli import _run, run_guarded
 from torchcaps.commands.keys import read_keys
-from torchcaps.commands.reproduce import typed_for
+from torchcaps.commands.reproduce import spell_setting
 from torchcaps.experiments import get_experiment, list_experiments, register_experiment, registry
 from torchcaps.experiments.base import Budget, Column, Experiment, Setting, Trial
 from torchcaps.experiments.catalogue import clustering
@@ -70,7 +70,7 @@ def test_what_is_typed_for_a_training_gives_its_recipe():
         experiment = get_experiment(name)
         setting = make_setting(experiment, seeds=(3,), data="fashion-mnist", epochs=2)
         for trial in experiment.trials(setting):
-            noted = typed_for(experiment, setting, trial)
+            noted = spell_setting(experiment, setting, trial)
             ending = "--budget quick --seeds 3 --data fashion-mnist --epochs 2"
             assert noted["command"] == f"torchcaps reproduce {name} {ending}"
             for typed, training in zip(noted["trained_by"].split("; "), trial.trainings.values(), strict=True):
@@ -142,14 +142,14 @@ def test_numbers_are_kept_and_a_broken_run_goes_on(tmp_path):
         reproduce(experiment, setting, tmp_path)
     broken["at"] = None
     said = []
-    rows = reproduce(experiment, setting, tmp_path, said.append, note=partial(typed_for, experiment, setting))
+    rows = reproduce(experiment, setting, tmp_path, said.append, note=partial(spell_setting, experiment, setting))
     assert calls == [0, 1, 10, 11]
     assert [row["error"] for row in rows] == ["0.00", "1.00", "10.00", "11.00"]
     assert said[0] == "1/4 a, seed 0: error, % 0.00"
     assert rows[2]["command"] == "torchcaps reproduce squashes --budget quick --seeds 1"
     assert format_csv(rows).splitlines()[0].startswith("variant,seed,budget,epochs,data,error,time,")
     longer = make_setting(experiment, seeds=(0,), epochs=2)
-    noted = partial(typed_for, experiment, longer)
+    noted = partial(spell_setting, experiment, longer)
     assert reproduce(experiment, longer, tmp_path, note=noted)[0]["command"].endswith("--epochs 2")
     assert calls == [0, 1, 10, 11, 0, 1], "another budget is another experiment"
 

@@ -24,8 +24,8 @@ from torchcaps.report.flow import (
     WHOLES,
     choose_colour,
     draw_flow,
-    drawn_parents,
     lay_out,
+    list_drawn_parents,
 )
 from torchcaps.report.formats import count_nouns, format_number, format_significant
 from torchcaps.report.header import ReportHeader
@@ -92,7 +92,7 @@ def test_many_wholes_are_shown_by_the_most_active(flow):
     drawing = lay_out(many, torch.zeros(3, 8, 4), [f"class {n}" for n in range(40)])
     assert [whole.parent for whole in drawing.panels[0].parents] == list(range(28, 40))
     assert len({choose_colour(n) for n in range(40)}) == 40
-    assert drawn_parents([drawing]) == list(range(28, 40))
+    assert list_drawn_parents([drawing]) == list(range(28, 40))
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def _list(arguments: argparse.Namespace) -> int:
     entries: dict[str, dict[str, str]] = {}
     for name in [*list_datasets("images"), *list_datasets("texts")]:
         cls = dataset_class(name)
-        where = _where(cls, arguments.data_dir)
+        where = _find_place(cls, arguments.data_dir)
         entries[name] = {"description": cls.description(), **({"where": where} if where else {})}
     if arguments.json:
         say(json.dumps(entries, indent=2, ensure_ascii=False))
@@ -70,7 +70,7 @@ def _list(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _where(cls: type[Dataset], data_dir: str | None) -> str:
+def _find_place(cls: type[Dataset], data_dir: str | None) -> str:
     """Where the files of a data set are; nothing if it is made from those of another."""
     from torchcaps.data.dataset import Files, ImageDataset
     from torchcaps.data.datasets.text_benchmarks import TextBenchmark

@@ -11,7 +11,7 @@ from typing import Any
 from torchcaps.commands.base import Command, say
 
 
-def info() -> dict[str, str]:
+def collect_info() -> dict[str, str]:
     """Versions, and which path serves routing and why."""
     import torch
 
@@ -22,14 +22,14 @@ def info() -> dict[str, str]:
         "torchcaps": __version__,
         "torch": f"{torch.__version__}, {torch.get_num_threads()} threads",
         "python": f"{platform.python_version()} on {platform.system()} {platform.machine()}",
-        **_backends(),
+        **_describe_backends(),
         "routings": ", ".join(list_routings()),
         "models": ", ".join(list_models()),
         "data is looked for in": ", ".join(map(str, data_folders())),
     }
 
 
-def _backends() -> dict[str, str]:
+def _describe_backends() -> dict[str, str]:
     """Who can compute each fused routing, in the order in which they are asked, and why one is passed over."""
     from torchcaps.ops.backends import list_backends, wanted_backend
 
@@ -48,7 +48,7 @@ def _backends() -> dict[str, str]:
     return backends
 
 
-def models() -> dict[str, dict[str, Any]]:
+def describe_models() -> dict[str, dict[str, Any]]:
     """Every model with its parameters for MNIST, or for 10,000 words, and its first line."""
     from torchcaps import create_model, list_models
     from torchcaps.models.cnn import parameter_count
@@ -68,7 +68,7 @@ def _add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def _print_info(arguments: argparse.Namespace) -> int:
-    lines = info()
+    lines = collect_info()
     if arguments.json:
         say(json.dumps(lines, indent=2))
         return 0
@@ -79,7 +79,7 @@ def _print_info(arguments: argparse.Namespace) -> int:
 
 
 def _print_models(arguments: argparse.Namespace) -> int:
-    entries = models()
+    entries = describe_models()
     if arguments.json:
         say(json.dumps(entries, indent=2, ensure_ascii=False))
         return 0

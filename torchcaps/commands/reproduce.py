@@ -65,12 +65,12 @@ def _reproduce(arguments: argparse.Namespace) -> int:
         experiment = get_experiment(arguments.name)
     except ValueError as error:
         raise CommandError(error) from error
-    setting = _setting(arguments, experiment)
+    setting = _make_setting(arguments, experiment)
     folder = Path(arguments.output)
     folder.mkdir(parents=True, exist_ok=True)
     try:
         tell = None if arguments.json else say
-        note = functools.partial(typed_for, experiment, setting)
+        note = functools.partial(spell_setting, experiment, setting)
         rows = reproduce(experiment, setting, folder, tell, sys.stderr.isatty(), arguments.again, note)
     except (Interrupted, KeyboardInterrupt) as stop:
         raise CommandError("stopped; the same command goes on from here.", code=130) from stop
@@ -81,14 +81,14 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     if experiment.extras is not None:
         files += experiment.extras(Context(setting, bars()), folder)
     if arguments.json:
-        say(json.dumps(_numbers(experiment, rows), indent=2, ensure_ascii=False))
+        say(json.dumps(_list_numbers(experiment, rows), indent=2, ensure_ascii=False))
     else:
         _show(experiment, rows)
         say(f"Written: {', '.join(map(str, files))}")
     return 0
 
 
-def _setting(arguments: argparse.Namespace, experiment: Experiment) -> Setting:
+def _make_setting(arguments: argparse.Namespace, experiment: Experiment) -> Setting:
     from torchcaps.data.synthetic.composed import DIGIT_SETS
     from torchcaps.experiments.run import make_setting
 
@@ -104,7 +104,7 @@ def _setting(arguments: argparse.Namespace, experiment: Experiment) -> Setting:
     return make_setting(experiment, arguments.budget, seeds, arguments.data, arguments.data_dir, arguments.epochs)
 
 
-def typed_for(experiment: Experiment, setting: Setting, trial: Trial) -> Row:
+def spell_setting(experiment: Experiment, setting: Setting, trial: Trial) -> Row:
     """What a user would type for the row of a trial, and for each of its trainings."""
     from torchcaps.experiments.base import key_text
 
@@ -148,7 +148,7 @@ def _show(experiment: Experiment, rows: list[Row]) -> None:
     console.print(f"{experiment.question} {describe_measurement(rows)}\n{experiment.credit}", soft_wrap=True)
 
 
-def _numbers(experiment: Experiment, rows: list[Row]) -> dict[str, Any]:
+def _list_numbers(experiment: Experiment, rows: list[Row]) -> dict[str, Any]:
     from torchcaps.experiments.tables import list_variants, measure_cell
 
     def number(variant: str, key: int) -> dict[str, Any]:

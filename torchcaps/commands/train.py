@@ -77,7 +77,7 @@ def _run(arguments: argparse.Namespace) -> int:
         parser.print_help()
         return 0
     with user_errors(spell_keys):
-        recipe, name = _recipe(arguments)
+        recipe, name = _make_recipe(arguments)
     if arguments.print_config:
         import yaml
 
@@ -86,7 +86,7 @@ def _run(arguments: argparse.Namespace) -> int:
     return _train(arguments, recipe, name)
 
 
-def _recipe(arguments: argparse.Namespace) -> tuple[Recipe, str]:
+def _make_recipe(arguments: argparse.Namespace) -> tuple[Recipe, str]:
     """The recipe to run and a name for its folder."""
     from torchcaps.training.recipes import recipe_from_file
     from torchcaps.training.runs import read_run_recipe
@@ -124,7 +124,7 @@ def _train_and_tell(arguments: argparse.Namespace, recipe: Recipe, name: str) ->
     from torchcaps.training.fit import is_first_process, train
     from torchcaps.training.runs import CHECKPOINT
 
-    folder = _folder(arguments, name)
+    folder = _choose_folder(arguments, name)
     resume = arguments.resume is not None and (folder / CHECKPOINT).is_file()
     tell = None if arguments.json else say
     if arguments.resume and not resume and tell:
@@ -162,7 +162,7 @@ def _tell(arguments: argparse.Namespace, folder: Path, summary: dict[str, Any]) 
     say(f"Run folder: {folder}")
 
 
-def _folder(arguments: argparse.Namespace, name: str) -> Path:
+def _choose_folder(arguments: argparse.Namespace, name: str) -> Path:
     """The run folder; processes that the first one starts are told by the environment."""
     from torchcaps.training.fit import is_first_process
     from torchcaps.training.runs import new_run_folder

@@ -118,7 +118,7 @@ def make_dataset(options: DataOptions) -> Dataset:
     except DataError as error:
         if error.option is None:
             raise
-        raise _refusal(cls, options.name, str(error), error.option) from None
+        raise _make_error(cls, options.name, str(error), error.option) from None
 
 
 def make_image_dataset(options: DataOptions) -> ImageDataset:
@@ -164,12 +164,12 @@ def _check_options(cls: type[Dataset], given: Mapping[str, Any], name: str) -> N
     types_of = get_type_hints(cls)
     for key, value in given.items():
         if key not in option_names(cls):
-            raise _refusal(cls, name, f"{name} has no option {shorten(key)}.", str(key))
+            raise _make_error(cls, name, f"{name} has no option {shorten(key)}.", str(key))
         if not _fits(value, types_of[key]):
-            raise _refusal(cls, name, f"{key} must be {_describe(types_of[key])}, got {shorten(value)}.", key)
+            raise _make_error(cls, name, f"{key} must be {_describe(types_of[key])}, got {shorten(value)}.", key)
 
 
-def _refusal(cls: type[Dataset], name: str, problem: str, option: str) -> DataError:
+def _make_error(cls: type[Dataset], name: str, problem: str, option: str) -> DataError:
     types_of = get_type_hints(cls)
     known = ", ".join(f"{key} ({_describe(types_of[key])})" for key in option_names(cls))
     return DataError(f"{problem} Options of {name}: {known or 'none'}.", option=f"data.options.{option}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from torch import Tensor
 
-from torchcaps.data.pictures import UnreadableError, fit_image, open_image, smaller
+from torchcaps.data.pictures import UnreadableError, fit_image, open_image, shrink
 from torchcaps.explorer.handwriting import ground_is_light, place_as_digit
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def read_upload(content: bytes, shape: tuple[int, int, int], invert: Invert, as_
         UnreadableError: it is no image, or too large a one; the message is a reason without a capital and full stop.
     """
     with open_image(io.BytesIO(content), FORMATS, MOST_PIXELS) as image:
-        small = smaller(image)
+        small = shrink(image)
         if shape[0] != 1:
             return fit_image(small, shape)
         light = _light_on_dark(small, invert)

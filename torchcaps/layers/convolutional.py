@@ -170,10 +170,10 @@ class CapsuleConv1d(_CapsuleConv):
             seen = None if mask is None else mask[:, here]
             children = (poses[:, here], weight[at], activation[:, here], alone)
             outputs.append(routing.route_windows(*children, mask=seen, coupling=coupling, trace=trace))
-        return _joined(outputs)
+        return _join(outputs)
 
 
-def _joined(parts: list[RoutingOutput]) -> RoutingOutput:
+def _join(parts: list[RoutingOutput]) -> RoutingOutput:
     """The parents at all positions from those at each."""
     traces = [part.trace for part in parts if part.trace is not None]
     joined = None

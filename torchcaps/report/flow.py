@@ -135,7 +135,7 @@ def lay_out(flow: Flow, image: Tensor, names: Sequence[str]) -> FlowLayout:
     return FlowLayout(tuple(panels), size, width, height, image, names)
 
 
-def drawn_parents(layouts: Sequence[FlowLayout]) -> list[int]:
+def list_drawn_parents(layouts: Sequence[FlowLayout]) -> list[int]:
     """Every whole whose colour is seen in one of the layouts, in the column at the right or as that of a part."""
     panels = [panel for layout in layouts for panel in layout.panels]
     dots = {dot.parent for panel in panels for dot in panel.dots if dot.parent is not None}

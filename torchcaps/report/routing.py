@@ -19,7 +19,7 @@ from torchcaps.analysis.gradients import LayerGradient, gradient_norms
 from torchcaps.analysis.iterations import OtherIterations, vary_iterations
 from torchcaps.data.images import Batch
 from torchcaps.report.charts import Curve, LineChart, draw_bars, draw_lines
-from torchcaps.report.flow import FlowLayout, choose_colour, draw_flow, drawn_parents, lay_out
+from torchcaps.report.flow import FlowLayout, choose_colour, draw_flow, lay_out, list_drawn_parents
 from torchcaps.report.formats import (
     count_nouns,
     format_number,
@@ -97,7 +97,7 @@ def _show_flows(given: GivenImages) -> tuple[list[dict[str, Any]], list[Swatch],
         }
         said = {"labels": labels, "predictions": predictions, "kind": kind}
         flows.append({**said, "panels": panels, "numbers": numbers})
-    swatches = [Swatch(choose_colour(n), answers.class_names[n]) for n in drawn_parents(layouts)]
+    swatches = [Swatch(choose_colour(n), answers.class_names[n]) for n in list_drawn_parents(layouts)]
     return flows, [*swatches, Swatch(choose_colour(None), "undecided")], pictures
 
 

@@ -35,7 +35,7 @@ def _option(name: str) -> property:
     return property(get, put, doc=f"``{name}`` of the plan.")
 
 
-def _remembering(constructor: Callable[..., None]) -> Callable[..., None]:
+def _remember_arguments(constructor: Callable[..., None]) -> Callable[..., None]:
     """A constructor that keeps what it is called with, as plain data: nothing that cannot be copied or pickled."""
 
     @functools.wraps(constructor)
@@ -92,7 +92,7 @@ class Routing(nn.Module):
         for name in option_names(plan) if plan is not None else ():
             setattr(cls, name, _option(name))
         if "__init__" in vars(cls):
-            cls.__init__ = _remembering(cls.__init__)  # type: ignore[method-assign]
+            cls.__init__ = _remember_arguments(cls.__init__)  # type: ignore[method-assign]
 
     if TYPE_CHECKING:
 

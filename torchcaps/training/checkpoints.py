@@ -35,7 +35,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
-def signals_given_back() -> Iterator[None]:
+def restore_signals() -> Iterator[None]:
     """Whatever happens to the handlers of signals inside, they are the same afterwards."""
     before = {number: signal.getsignal(number) for number in SIGNALS}
     try:
