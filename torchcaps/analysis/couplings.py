@@ -121,12 +121,12 @@ def routing_by_layer(model: nn.Module, images: Tensor, batch: int = 64) -> list[
             capsules = capsule_model.primary_capsules(some)
             for name, layer in layers:
                 on_grid = hasattr(layer, "compete")  # the votes of many windows are stored there
-                for part in _split(capsules, _AT_ONCE if on_grid else batch):
-                    measured[name].append(_measure(layer, part, trace_layer(layer, part)))
+                for piece in _split(capsules, _AT_ONCE if on_grid else batch):
+                    measured[name].append(_measure(layer, piece, trace_layer(layer, piece)))
                 capsules = layer(capsules)
     objects = getattr(model, "objects", 1)
     last = layers[-1][0]
-    return [_sum_up(name, parts, objects if name == last else None) for name, parts in measured.items()]
+    return [_sum_up(name, batches, objects if name == last else None) for name, batches in measured.items()]
 
 
 def _split(capsules: Capsules, count: int) -> list[Capsules]:
@@ -288,24 +288,24 @@ def _group_choices(layer: RoutedLayer, capsules: Capsules, coupling: Tensor) -> 
     return seen.movedim(4, 3).flatten(4).flatten(2, 3), choices.repeat_interleave(types).to(coupling.dtype)
 
 
-def _sum_up(name: str, parts: list[_Measured], objects: int | None) -> LayerRouting:
+def _sum_up(name: str, batches: list[_Measured], objects: int | None) -> LayerRouting:
     """All images together; ``objects`` are given for the class layer."""
 
-    def whole(field: str, dim: int) -> Tensor:
-        return torch.cat([getattr(part, field) for part in parts], dim=dim)
+    def join(field: str, dim: int) -> Tensor:
+        return torch.cat([getattr(batch, field) for batch in batches], dim=dim)
 
-    parents = whole("parent_activation", 1)
+    parents = join("parent_activation", 1)
     return LayerRouting(
         name,
-        whole("entropy", 1).mean(dim=1),
-        parts[0].largest_entropy,
-        whole("polarisation", 1).mean(dim=1),
+        join("entropy", 1).mean(dim=1),
+        batches[0].largest_entropy,
+        join("polarisation", 1).mean(dim=1),
         None if objects is None else flip_rates(parents, objects),
-        whole("objective", 1).mean(dim=1),
-        dead_capsules(whole("child_activation", 0)),
+        join("objective", 1).mean(dim=1),
+        dead_capsules(join("child_activation", 0)),
         dead_capsules(parents[-1]),
-        whole("agreement", 1).mean(dim=1),
-        whole("received", 0).mean(dim=0),
+        join("agreement", 1).mean(dim=1),
+        join("received", 0).mean(dim=0),
     )
 
 

@@ -120,7 +120,7 @@ class Guard:
             await send(message)
 
         client = find_client(scope)
-        refusal = self._unwanted(scope)
+        refusal = self._refuse_unwanted(scope)
         if refusal is None and not self._requests.take(client):
             refusal = _Refusal(429, "Too many requests at once; try again in a second.")
         if refusal is not None:
@@ -131,7 +131,7 @@ class Guard:
         finally:
             self._requests.give_back(client)
 
-    def _unwanted(self, scope: Scope) -> _Refusal | None:
+    def _refuse_unwanted(self, scope: Scope) -> _Refusal | None:
         """Why a request is refused for whom it comes from or whom it is meant for."""
         headers = Headers(scope=scope)
         host = headers.get("host", "")

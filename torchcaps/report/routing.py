@@ -87,16 +87,16 @@ def _show_flows(given: GivenImages) -> tuple[list[dict[str, Any]], list[Swatch],
         labels, predictions, _ = describe_answer(answers, index)
         kind = "right" if answers.right[index] else "wrong"
         alt = f"Flow from parts to wholes for an image of {labels}, answered {predictions} ({kind}), iteration by "
-        panels, whole = draw_flow(f"routing-flow-{place + 1}", layout, f"{alt}iteration.")
+        panels, picture = draw_flow(f"routing-flow-{place + 1}", layout, f"{alt}iteration.")
         layouts.append(layout)
-        pictures.append(whole)
+        pictures.append(picture)
         numbers = {
             **case_numbers(answers, index),
             "parts": math.prod(flow.child_activation.shape),
             "activation_by_iteration": flow.parent_activation.tolist(),
         }
-        said = {"labels": labels, "predictions": predictions, "kind": kind}
-        flows.append({**said, "panels": panels, "numbers": numbers})
+        answer = {"labels": labels, "predictions": predictions, "kind": kind}
+        flows.append({**answer, "panels": panels, "numbers": numbers})
     swatches = [Swatch(choose_colour(n), answers.class_names[n]) for n in list_drawn_parents(layouts)]
     return flows, [*swatches, Swatch(choose_colour(None), "undecided")], pictures
 
