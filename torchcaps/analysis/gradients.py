@@ -66,7 +66,7 @@ def gradient_norms(model: nn.Module, batch: Batch, loss: CapsuleLoss) -> list[La
     gradients = dict(zip(learned, values, strict=True))
     layers, seen, position = [], set(), -1
     for name, module in model.named_modules():
-        # A part that is not called by itself, such as a routing, belongs after the one that is registered before it.
+        # A module whose forward is not called, as of a routing, comes after the module that is registered before it.
         position = used.get(module, position)
         own = [parameter for parameter in module.parameters(recurse=False) if parameter not in seen]
         seen.update(own)

@@ -132,7 +132,7 @@ class Guard:
             self._requests.give_back(client)
 
     def _refuse_unwanted(self, scope: Scope) -> _Refusal | None:
-        """Why a request is refused for whom it comes from or whom it is meant for."""
+        """The refusal of a request that comes from another site or is meant for another host; None if it is welcome."""
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         name = host_name(host)

@@ -36,7 +36,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def restore_signals() -> Iterator[None]:
-    """Whatever happens to the handlers of signals inside, they are the same afterwards."""
+    """Put the handlers of signals back when the context ends, whatever was done to them inside."""
     before = {number: signal.getsignal(number) for number in SIGNALS}
     try:
         yield

@@ -66,7 +66,7 @@ def new_run_folder(name: str, wanted: str | None = None) -> Path:
 
 
 def _is_left_by_the_dead(name: str) -> bool:
-    """Whether a file is all that a training leaves which was killed before it had begun."""
+    """Whether a file is one of those that a training leaves behind if it is killed before it writes anything else."""
     return name == LOCK or name.startswith(f".{RECIPE}.")
 
 

@@ -21,7 +21,7 @@ def probabilities(output: ModelOutput, multi_label: bool = False) -> Tensor:
 
 
 def choose_classes(scores: Tensor, labels: Tensor) -> Tensor:
-    """The classes that are found, as flags bool ``[N, K]``: as many as there are labels, or those that are present.
+    """The classes that a model answers, as flags bool ``[N, K]``: as many as there are labels, or those present.
 
     Shapes:
         scores ``[N, K]``; labels ``[N]``, ``[N, M]``, or flags bool ``[N, K]``.
