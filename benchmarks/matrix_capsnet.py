@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torchcaps import __version__, create_model
-from torchcaps.experiments.memory import peak_of
+from torchcaps.experiments.memory import measure_peak
 from torchcaps.losses import spread_loss
 from torchcaps.ops import RoutingOutput, Windows, routed_path
 from torchcaps.ops.schedules import named_schedule, resolve_schedule
@@ -139,7 +139,7 @@ def measure(plain: bool, batch: int) -> None:
     small, model = (network(plain, side=side) for side in (17, 32))
     step(small, *inputs(1, side=17))
     images, labels = inputs(batch)
-    before, peak = peak_of(lambda: step(model, images, labels))
+    before, peak = measure_peak(lambda: step(model, images, labels))
     print(peak / 1e9, (peak - before) / 1e9)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from torchcaps.experiments.memory import peak_of
+from torchcaps.experiments.memory import measure_peak
 
 
 def peak_extra_memory(function: str) -> float:
@@ -25,7 +25,7 @@ def main() -> None:
     routing.forward_backward(function, *routing.inputs(B=16, I=32))  # code and threads are loaded once, by a small case
     poses, weight = routing.inputs()
     results = []
-    before, peak = peak_of(lambda: results.extend(routing.forward_backward(function, poses, weight)))
+    before, peak = measure_peak(lambda: results.extend(routing.forward_backward(function, poses, weight)))
     given_back = sum(tensor.numel() * tensor.element_size() for tensor in results)
     print(max(0, peak - before - given_back) / 1e6)
 

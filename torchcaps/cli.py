@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from torchcaps.commands import COMMANDS, CommandError
 from torchcaps.extras import missing_extra
-from torchcaps.io import printable
+from torchcaps.io import make_printable
 from torchcaps.version import __version__
 
 
@@ -53,10 +53,10 @@ def _run(arguments: Sequence[str]) -> int:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the ``torchcaps`` command."""
     given = sys.argv[1:] if arguments is None else list(arguments)
-    sys.exit(guarded(lambda: _run(given), "--debug" in given))
+    sys.exit(run_guarded(lambda: _run(given), "--debug" in given))
 
 
-def guarded(run: Callable[[], int], debug: bool) -> int:
+def run_guarded(run: Callable[[], int], debug: bool) -> int:
     """Run, and turn what users can do something about into a line or two on stderr and exit code 2."""
     if debug:
         return run()
@@ -64,7 +64,7 @@ def guarded(run: Callable[[], int], debug: bool) -> int:
         return run()
     except CommandError as error:
         if str(error):
-            print(f"torchcaps: {printable(str(error))}", file=sys.stderr)
+            print(f"torchcaps: {make_printable(str(error))}", file=sys.stderr)
         return error.code
     except KeyboardInterrupt:
         print("torchcaps: stopped.", file=sys.stderr)

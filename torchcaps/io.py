@@ -40,7 +40,7 @@ def read_bytes(path: str | os.PathLike[str], most: int | None = None) -> bytes:
         most: bytes; a larger file is refused before it is read.
     """
     try:
-        with open(_opened(path), "rb") as file:
+        with open(_open(path), "rb") as file:
             size = os.fstat(file.fileno()).st_size
             if most is not None and size > most:
                 raise FileError(f"{path} has {size:,} bytes, more than the {most:,} that it could need.")
@@ -61,7 +61,7 @@ def require_regular(path: str | os.PathLike[str]) -> None:
         raise FileError(f"{os.fspath(path)!r} is no name of a file: {error}.") from None
 
 
-def _opened(path: str | os.PathLike[str]) -> int:
+def _open(path: str | os.PathLike[str]) -> int:
     """A regular file, opened without waiting for whoever might write to a pipe."""
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     try:
@@ -72,9 +72,9 @@ def _opened(path: str | os.PathLike[str]) -> int:
     return handle
 
 
-def _require_regular(path: str | os.PathLike[str], found: os.stat_result) -> None:
-    if not stat.S_ISREG(found.st_mode):
-        kind = "a folder" if stat.S_ISDIR(found.st_mode) else "a pipe, a socket or a device"
+def _require_regular(path: str | os.PathLike[str], status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        kind = "a folder" if stat.S_ISDIR(status.st_mode) else "a pipe, a socket or a device"
         raise FileError(f"{path} is {kind}, not a file.")
 
 
@@ -148,26 +148,26 @@ def require_plain(value: Any, what: object) -> None:
     """Raise unless a value is strings, numbers, truth values, None, and lists and maps of these, not too many."""
     waiting, nodes = [(value, 0)], 0
     while waiting:
-        found, depth = waiting.pop()
+        entry, depth = waiting.pop()
         nodes += 1
         if nodes > MOST_NODES or depth > MOST_DEPTH:
             raise FileError(f"{what} holds more than {MOST_NODES:,} values, or nests them deeper than {MOST_DEPTH}.")
-        if isinstance(found, dict):
-            strange = [key for key in found if not isinstance(key, str)]
+        if isinstance(entry, dict):
+            strange = [key for key in entry if not isinstance(key, str)]
             if strange:
                 raise FileError(f"{what} has the key {strange[0]!r:.60}, which is no text. Put it into quotes.")
-            waiting += [(part, depth + 1) for part in found.values()]
-        elif isinstance(found, list):
-            waiting += [(part, depth + 1) for part in found]
-        elif isinstance(found, int) and abs(found) >= MOST_NUMBER:
+            waiting += [(part, depth + 1) for part in entry.values()]
+        elif isinstance(entry, list):
+            waiting += [(part, depth + 1) for part in entry]
+        elif isinstance(entry, int) and abs(entry) >= MOST_NUMBER:
             raise FileError(f"{what} holds a whole number beyond 2^63.")
-        elif not (found is None or isinstance(found, (str, int, float))):
-            raise FileError(f"{what} holds {found!r:.60}, which is no text, number, list or map.")
+        elif not (entry is None or isinstance(entry, (str, int, float))):
+            raise FileError(f"{what} holds {entry!r:.60}, which is no text, number, list or map.")
 
 
-def printable(text: str) -> str:
+def make_printable(text: str) -> str:
     """A text whose control characters are spelled out, as JSON does: a name from a file must not command a terminal."""
-    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def require_inside(folder: Path, *names: str) -> None:

@@ -40,12 +40,12 @@ def public_names(rooms: tuple[str, ...]) -> dict[str, str]:
     The sources are read, and nothing is imported: a room may need what is not installed.
     """
     files = [file for room in rooms for file in (PACKAGE / f"{room}.py", *(PACKAGE / room).rglob("*.py"))]
-    found: dict[str, str] = {}
+    modules: dict[str, str] = {}
     for module, file in sorted((_module(file), file) for file in files if file.is_file()):
         for name in _public(ast.parse(file.read_bytes())):
-            if name not in found or module.count(".") < found[name].count("."):
-                found[name] = module
-    return found
+            if name not in modules or module.count(".") < modules[name].count("."):
+                modules[name] = module
+    return modules
 
 
 def _module(file: Path) -> str:

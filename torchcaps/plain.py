@@ -29,7 +29,7 @@ class Undescribed:
     reason: str
 
 
-def shown(value: object) -> str:
+def shorten(value: object) -> str:
     """A value in a sentence, shortened however large it is."""
     try:
         return reprlib.repr(value)
@@ -38,7 +38,7 @@ def shown(value: object) -> str:
 
 
 @functools.singledispatch
-def described(value: Any, name: str) -> Any:
+def describe(value: Any, name: str) -> Any:
     """A value as plain data, in new lists, tuples and dictionaries; a class may register how it is described.
 
     Args:
@@ -50,11 +50,11 @@ def described(value: Any, name: str) -> Any:
     if isinstance(value, float) and math.isfinite(value):
         return value
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
-        return {key: described(entry, name) for key, entry in value.items()}
+        return {key: describe(entry, name) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):
-        return (list if isinstance(value, list) else tuple)(described(entry, name) for entry in value)
+        return (list if isinstance(value, list) else tuple)(describe(entry, name) for entry in value)
     return Undescribed(
-        f"{name} is {shown(value)}, which plain data cannot hold. Give numbers, texts, truth values, and lists "
+        f"{name} is {shorten(value)}, which plain data cannot hold. Give numbers, texts, truth values, and lists "
         "or dictionaries of them."
     )
 
@@ -62,16 +62,16 @@ def described(value: Any, name: str) -> Any:
 def given_arguments(function: Callable[..., Any], *positional: Any, **named: Any) -> dict[str, Any]:
     """What a function was called with, by the names of its parameters and in their order, as plain data."""
     signature = inspect.signature(function)
-    found: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for name, value in signature.bind(*positional, **named).arguments.items():
         kind = signature.parameters[name].kind
         if kind is inspect.Parameter.VAR_KEYWORD:
-            found |= {key: described(entry, key) for key, entry in value.items()}
+            arguments |= {key: describe(entry, key) for key, entry in value.items()}
         elif kind is inspect.Parameter.VAR_POSITIONAL:
-            found[name] = Undescribed(f"*{name} takes values without names, which options cannot have.")
+            arguments[name] = Undescribed(f"*{name} takes values without names, which options cannot have.")
         else:
-            found[name] = described(value, name)
-    return found
+            arguments[name] = describe(value, name)
+    return arguments
 
 
 def as_json(value: Any) -> Any:
@@ -92,19 +92,19 @@ def require_modest(options: Any) -> None:
     """
     waiting, seen = [(options, 0)], 0
     while waiting:
-        (found, depth), seen = waiting.pop(), seen + 1
+        (value, depth), seen = waiting.pop(), seen + 1
         if seen > MOST_VALUES or depth > MOST_DEPTH:
             raise InputError(f"options hold more than {MOST_VALUES:,} values, or more than {MOST_DEPTH} in each other.")
-        if isinstance(found, dict) and all(isinstance(key, str) for key in found):
-            iterations = found.get("iterations", 1)
+        if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+            iterations = value.get("iterations", 1)
             if not isinstance(iterations, int) or iterations > MOST_ITERATIONS:
                 raise InputError(f"iterations must be at most {MOST_ITERATIONS:,} in options from elsewhere.")
-            waiting += [(entry, depth + 1) for pair in found.items() for entry in pair]
-        elif isinstance(found, (list, tuple)):
-            waiting += [(entry, depth + 1) for entry in found]
-        elif isinstance(found, int) and abs(found) > MOST_NUMBER:
+            waiting += [(entry, depth + 1) for pair in value.items() for entry in pair]
+        elif isinstance(value, (list, tuple)):
+            waiting += [(entry, depth + 1) for entry in value]
+        elif isinstance(value, int) and abs(value) > MOST_NUMBER:
             raise InputError(f"options hold a number beyond ±{MOST_NUMBER:,}.")
-        elif isinstance(found, str) and len(found) > MOST_LETTERS:
+        elif isinstance(value, str) and len(value) > MOST_LETTERS:
             raise InputError(f"options hold a text of more than {MOST_LETTERS:,} letters.")
-        elif described(found, "an option") is not found:
-            raise InputError(f"options hold {shown(found)}, which is no plain data.")
+        elif describe(value, "an option") is not value:
+            raise InputError(f"options hold {shorten(value)}, which is no plain data.")

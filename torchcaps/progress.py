@@ -9,7 +9,7 @@ Ticks = Callable[[int], None]
 """Told how many more are done."""
 
 Progress = Callable[[str, int], Ticks]
-"""Called with a name for the work and the number of its pieces; gives what is to be told of every piece done."""
+"""Called with a name for the work and the number of its pieces; gives a function to call as pieces are done."""
 
 
 def silent(_: str, __: int) -> Ticks:

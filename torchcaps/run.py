@@ -28,7 +28,7 @@ from torchcaps.models import Model
 from torchcaps.pretrained import list_pretrained, weights_path
 from torchcaps.progress import Progress, silent
 from torchcaps.training.errors import RunError
-from torchcaps.training.evaluation import device_of, measure_source
+from torchcaps.training.evaluation import find_device, measure_source
 from torchcaps.training.recipe import Recipe
 from torchcaps.training.recipes import recipe_from_file
 from torchcaps.training.runs import (
@@ -140,7 +140,7 @@ class Run:
         """
         items = self.task.list_items(inputs)
         answers: list[Prediction | None] = [None] * len(items)
-        tick, device = progress("predicting", len(items)), device_of(self.model)
+        tick, device = progress("predicting", len(items)), find_device(self.model)
         for part in self.task.read_items(items):
             scores = self.task.score(self.model, part.inputs.to(device)).cpu()
             order = scores.argsort(dim=1, descending=True)

@@ -8,7 +8,7 @@ from torch import nn
 
 from torchcaps import create_model
 from torchcaps.analysis.equivariance import TRANSFORMATIONS, UNCHANGED, measure_movements, transform
-from torchcaps.analysis.moments import shape_of
+from torchcaps.analysis.moments import measure_shape
 from torchcaps.capsules import Capsules
 from torchcaps.models.output import ModelOutput
 
@@ -78,7 +78,7 @@ def test_a_positive_turn_is_counter_clockwise():
     bar = torch.zeros(1, 1, 41, 41)
     bar[..., 8:33, 19:22] = 1
     for degrees in (20.0, -20.0):
-        slant = float(shape_of(transform(bar, "rotate", degrees)[0, 0]).slant)
+        slant = float(measure_shape(transform(bar, "rotate", degrees)[0, 0]).slant)
         assert slant == pytest.approx(-math.tan(math.radians(degrees)), abs=0.02)
 
 
@@ -91,7 +91,7 @@ def test_images_that_are_not_square_turn_without_being_stretched():
 
 
 def test_scale_by_two_doubles_a_square():
-    before, after = shape_of(square(7)[0, 0]), shape_of(transform(square(7), "scale", 2.0)[0, 0])
+    before, after = measure_shape(square(7)[0, 0]), measure_shape(transform(square(7), "scale", 2.0)[0, 0])
     assert float(after.mass) == pytest.approx(4 * float(before.mass), rel=1e-4)
     assert float(after.width) == pytest.approx(2 * float(before.width), rel=0.02)  # edges are soft afterwards
     assert float(after.height) == pytest.approx(2 * float(before.height), rel=0.02)
@@ -103,7 +103,7 @@ class Centroids(nn.Module):
 
     def forward(self, images: torch.Tensor, target: torch.Tensor | None = None) -> ModelOutput:
         assert not self.training, "in evaluation mode"
-        shape = shape_of(images.mean(dim=1))
+        shape = measure_shape(images.mean(dim=1))
         pose = torch.stack([shape.x, shape.y, torch.ones_like(shape.x), torch.zeros_like(shape.x)], dim=-1)
         pose = pose.view(-1, 1, 2, 2).expand(-1, 3, -1, -1)
         scores = torch.tensor([0.2, 0.9, 0.4]).expand(len(images), -1)

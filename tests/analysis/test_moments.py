@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from torchcaps.analysis.moments import Shape, perimeter, shape_of
+from torchcaps.analysis.moments import Shape, measure_shape, perimeter
 
 
 def rectangle(top: int, left: int, height: int, width: int, size: int = 40) -> torch.Tensor:
@@ -33,7 +33,7 @@ def turned_bar(degrees: float, width: float, length: float = 70, size: int = 101
 
 @pytest.mark.parametrize(("width", "height"), [(1, 1), (3, 8), (10, 2), (7, 7), (1, 20)])
 def test_rectangles_have_exactly_their_sides(width, height):
-    found = shape_of(rectangle(5, 9, height, width))
+    found = measure_shape(rectangle(5, 9, height, width))
     assert float(found.mass) == width * height
     assert float(found.width) == pytest.approx(width, abs=1e-4)
     assert float(found.height) == pytest.approx(height, abs=1e-4)
@@ -41,24 +41,24 @@ def test_rectangles_have_exactly_their_sides(width, height):
 
 
 def test_place_is_counted_from_the_centre_to_the_right_and_down():
-    found = shape_of(rectangle(10, 25, 4, 6, size=40))
+    found = measure_shape(rectangle(10, 25, 4, 6, size=40))
     assert float(found.x) == pytest.approx(25 + 2.5 - 19.5, abs=1e-5)
     assert float(found.y) == pytest.approx(10 + 1.5 - 19.5, abs=1e-5)
 
 
 @pytest.mark.parametrize("slant", [-1.0, -0.5, -0.2, 0.0, 0.25, 0.7, 1.0])
 def test_bars_lean_as_they_were_drawn_and_are_not_wider_for_it(slant):
-    found = shape_of(leaning(slant))
+    found = measure_shape(leaning(slant))
     assert float(found.slant) == pytest.approx(slant, abs=0.005)
     assert float(found.width) == pytest.approx(4, abs=0.4)  # soft edges spread: 4.36 at most; with the slant up to 22
-    assert float(found.height) == pytest.approx(float(shape_of(leaning(0)).height), abs=1e-3)
+    assert float(found.height) == pytest.approx(float(measure_shape(leaning(0)).height), abs=1e-3)
 
 
 def test_rows_shifted_by_whole_pixels_are_exact():
     image = torch.zeros(30, 40)
     for row in range(4, 24):
         image[row, 30 - row : 35 - row] = 1  # five columns, one further left per row downwards: leans right
-    found = shape_of(image)
+    found = measure_shape(image)
     assert float(found.slant) == pytest.approx(1, abs=1e-5)
     assert float(found.width) == pytest.approx(5, abs=1e-3)
 
@@ -67,7 +67,7 @@ def test_rows_shifted_by_whole_pixels_are_exact():
 def test_thickness_of_a_bar(width):
     """The two ends count as edge: w·l/(w + l), less half a percent for the corners."""
     length = 100
-    found = shape_of(rectangle(10, 20, length, width, size=120))
+    found = measure_shape(rectangle(10, 20, length, width, size=120))
     assert float(found.thickness) == pytest.approx(width * length / (width + length), rel=0.01)
     assert float(found.thickness) == pytest.approx(width, rel=0.08)
 
@@ -75,7 +75,7 @@ def test_thickness_of_a_bar(width):
 @pytest.mark.parametrize("degrees", [0, 15, 30, 45, 60, 90])
 @pytest.mark.parametrize("width", [3, 6])
 def test_thickness_does_not_depend_on_the_direction(degrees, width):
-    found = float(shape_of(turned_bar(degrees, width)).thickness)
+    found = float(measure_shape(turned_bar(degrees, width)).thickness)
     assert found == pytest.approx(width * 70 / (width + 70), rel=0.04)
 
 
@@ -87,7 +87,7 @@ def test_perimeter_along_the_grid_and_at_45_degrees():
 
 def test_shifting_changes_the_place_only():
     image = leaning(0.4)
-    before, after = shape_of(image), shape_of(image.roll((3, -5), dims=(0, 1)))
+    before, after = measure_shape(image), measure_shape(image.roll((3, -5), dims=(0, 1)))
     for name in ("mass", "width", "height", "slant", "thickness"):
         torch.testing.assert_close(getattr(after, name), getattr(before, name), atol=2e-4, rtol=1e-4)
     assert float(after.x - before.x) == pytest.approx(-5, abs=1e-4)
@@ -96,7 +96,7 @@ def test_shifting_changes_the_place_only():
 
 def test_brightness_changes_the_ink_only():
     image = leaning(0.4)
-    bright, dim = shape_of(image), shape_of(image / 4)
+    bright, dim = measure_shape(image), measure_shape(image / 4)
     for name in Shape._fields[2:]:
         torch.testing.assert_close(getattr(dim, name), getattr(bright, name), atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(dim.mass, bright.mass / 4)
@@ -107,7 +107,7 @@ def test_brightness_changes_the_ink_only():
 def test_a_faint_haze_does_not_count(haze):
     """With the pixels themselves as weights a haze of 0.03 would make this bar sixteen pixels wide instead of four."""
     image = leaning(0.4)
-    clear, hazy = shape_of(image), shape_of(image.clamp_min(haze))
+    clear, hazy = measure_shape(image), measure_shape(image.clamp_min(haze))
     for name in Shape._fields[1:]:
         torch.testing.assert_close(getattr(hazy, name), getattr(clear, name), atol=1e-4, rtol=1e-4)
     assert float(hazy.mass) > float(clear.mass)
@@ -120,34 +120,34 @@ def test_blur_hardly_counts(width):
     spread = torch.exp(-(torch.arange(-6.0, 7.0) ** 2) / (2 * 1.2**2))
     kernel = (spread[:, None] * spread)[None, None] / spread.sum() ** 2
     blurred = torch.nn.functional.conv2d(image[None, None], kernel, padding=6)[0, 0]
-    sharp, soft = shape_of(image), shape_of(blurred)
+    sharp, soft = measure_shape(image), measure_shape(blurred)
     assert float(soft.thickness) == pytest.approx(float(sharp.thickness), rel=0.15)
     assert float(soft.width) == pytest.approx(float(sharp.width), rel=0.15)
 
 
 def test_a_mirror_turns_the_slant_round():
-    found, mirrored = shape_of(leaning(0.4, right=3)), shape_of(leaning(0.4, right=3).flip(-1))
+    found, mirrored = measure_shape(leaning(0.4, right=3)), measure_shape(leaning(0.4, right=3).flip(-1))
     assert float(mirrored.slant) == pytest.approx(-float(found.slant), abs=1e-5)
     assert float(mirrored.x) == pytest.approx(-float(found.x), abs=1e-4)
 
 
 def test_black_is_all_zeros():
-    assert all(float(value) == 0 for value in shape_of(torch.zeros(9, 11)))
+    assert all(float(value) == 0 for value in measure_shape(torch.zeros(9, 11)))
 
 
 def test_batches_are_measured_one_by_one():
     images = torch.rand(2, 3, 12, 17)
     images[1, 2] = 0
-    found = shape_of(images)
+    found = measure_shape(images)
     for row in range(2):
         for column in range(3):
-            one = shape_of(images[row, column])
+            one = measure_shape(images[row, column])
             for name in Shape._fields:
                 torch.testing.assert_close(getattr(found, name)[row, column], getattr(one, name))
 
 
 def test_what_is_no_picture_is_refused():
     with pytest.raises(TypeError, match="floating point"):
-        shape_of(torch.zeros(4, 4, dtype=torch.uint8))
+        measure_shape(torch.zeros(4, 4, dtype=torch.uint8))
     with pytest.raises(ValueError, match="height, width"):
-        shape_of(torch.zeros(4))
+        measure_shape(torch.zeros(4))

@@ -285,10 +285,10 @@ def test_smallnorb_by_viewpoint(tmp_path, train_and_test, protocol, split):
 def test_smallnorb_viewpoints_are_those_of_the_paper():
     """One third of 18 azimuths and of 9 elevations; what is not familiar runs from 60° to 280°."""
     info = torch.tensor([[0, elevation, azimuth, 0] for elevation in range(9) for azimuth in range(0, 36, 2)])
-    familiar = norb._familiar(info, "azimuth")
+    familiar = norb._find_familiar(info, "azimuth")
     assert familiar.float().mean().item() == pytest.approx(1 / 3)
     assert sorted(set((10 * info[~familiar, 2]).tolist())) == list(range(60, 281, 20))
-    assert sorted(set(info[norb._familiar(info, "elevation"), 1].tolist())) == [0, 1, 2]
+    assert sorted(set(info[norb._find_familiar(info, "elevation"), 1].tolist())) == [0, 1, 2]
 
 
 def test_smallnorb_info(tmp_path, train_and_test):

@@ -8,7 +8,7 @@ from torch.utils.data import Dataset as TorchDataset
 from torch.utils.data import TensorDataset
 
 from torchcaps.data.image_arrays import read_image_arrays
-from torchcaps.data.memory import MemoryImages, MemoryTexts, image_set, text_set
+from torchcaps.data.memory import MemoryImages, MemoryTexts, make_image_set, make_text_set
 from torchcaps.data.options import DataOptions, TextOptions
 from torchcaps.data.sources import evaluation_source, text_sources, training_sources
 from torchcaps.data.text.files import read_text_file
@@ -50,11 +50,11 @@ FORMS = {
 
 @pytest.mark.parametrize("name", FORMS)
 def test_every_form_gives_the_same_images(name):
-    data = image_set(FORMS[name])
+    data = make_image_set(FORMS[name])
     assert torch.equal(data.images, torch.from_numpy(PIXELS)[:, None])
     assert data.labels.tolist() == LABELS.tolist()
     assert data.class_names == ("0", "1", "2")
-    assert image_set(data) is data
+    assert make_image_set(data) is data
 
 
 def test_colours_keep_their_channels():
@@ -69,16 +69,16 @@ def test_colours_keep_their_channels():
         (lambda index: torch.from_numpy(COLOURED[index][:, :3]).permute(2, 0, 1), narrow),
     ):
         items = [(make(index), int(LABELS[index])) for index in range(30)]
-        assert torch.equal(image_set(items).images, wanted)
+        assert torch.equal(make_image_set(items).images, wanted)
 
 
 def test_classes_have_names():
     named = Pairs(Image.fromarray, classes=["ant", "bee", "cat"])
-    assert image_set(named).class_names == ("ant", "bee", "cat")
-    assert image_set(named, ["x", "y", "z"]).class_names == ("x", "y", "z")
+    assert make_image_set(named).class_names == ("ant", "bee", "cat")
+    assert make_image_set(named, ["x", "y", "z"]).class_names == ("x", "y", "z")
     strings = np.array(["bee", "ant", "cat"])[LABELS]
     for labels in (strings, strings.tolist()):
-        data = image_set((PIXELS, labels))
+        data = make_image_set((PIXELS, labels))
         assert data.class_names == ("ant", "bee", "cat")
         assert data.labels.tolist() == [{0: 1, 1: 0, 2: 2}[label] for label in LABELS.tolist()]
 
@@ -104,12 +104,12 @@ def test_classes_have_names():
 )
 def test_what_is_no_images_is_refused(data, words):
     with pytest.raises(DataError, match=words):
-        image_set(data)
+        make_image_set(data)
 
 
 def test_a_fifth_is_kept_as_for_a_file(tmp_path):
     np.savez(tmp_path / "a.npz", x=PIXELS, y=LABELS)
-    dataset = MemoryImages(image_set((PIXELS, LABELS)))
+    dataset = MemoryImages(make_image_set((PIXELS, LABELS)))
     for split in ("train", "test"):
         expected, found = read_image_arrays(tmp_path / "a.npz", split), dataset.load(split)
         assert torch.equal(found.images, expected.images)
@@ -117,20 +117,20 @@ def test_a_fifth_is_kept_as_for_a_file(tmp_path):
 
 
 def test_test_images_of_their_own():
-    train, test = image_set((PIXELS, LABELS)), image_set((PIXELS[:9], LABELS[:9]))
+    train, test = make_image_set((PIXELS, LABELS)), make_image_set((PIXELS[:9], LABELS[:9]))
     dataset = MemoryImages(train, test)
     assert dataset.load("train") is train
     assert dataset.load("test") is test
     with pytest.raises(DataError, match="splits train, test, not 'valid'"):
         dataset.load("valid")
     with pytest.raises(DataError, match="of one shape"):
-        MemoryImages(train, image_set((PIXELS[:, :4], LABELS)))
+        MemoryImages(train, make_image_set((PIXELS[:, :4], LABELS)))
     with pytest.raises(DataError, match="the same classes"):
-        MemoryImages(train, image_set((PIXELS, LABELS), ["x", "y", "z"]))
+        MemoryImages(train, make_image_set((PIXELS, LABELS), ["x", "y", "z"]))
 
 
 def test_a_torch_dataset_is_trained_on():
-    dataset = MemoryImages(image_set(Pairs(Image.fromarray)))
+    dataset = MemoryImages(make_image_set(Pairs(Image.fromarray)))
     train, validation = training_sources(dataset, DataOptions(validation=0.25, shift=1), seed=0)
     assert (len(train), len(validation), len(evaluation_source(dataset))) == (18, 6, 6)
 
@@ -142,7 +142,7 @@ WORDS = ["pos" if number % 2 else "neg" for number in range(20)]
 def test_texts_are_cut_as_those_of_a_file(tmp_path):
     lines = ["text,label", *(f"{text},{label}" for text, label in zip(TEXTS, WORDS, strict=True))]
     (tmp_path / "a.csv").write_text("\n".join(lines))
-    dataset = MemoryTexts(text_set((TEXTS, WORDS)))
+    dataset = MemoryTexts(make_text_set((TEXTS, WORDS)))
     for split in ("train", "test"):
         expected, found = read_text_file(tmp_path / "a.csv", split), dataset.load(split)
         assert found.texts == expected.texts
@@ -155,14 +155,14 @@ def test_texts_are_cut_as_those_of_a_file(tmp_path):
 def test_labels_of_texts_may_be_numbers():
     numbers = [number % 2 for number in range(20)]
     for labels in (numbers, np.array(numbers), torch.tensor(numbers)):
-        assert text_set((TEXTS, labels)).class_names == ("0", "1")
-        named = text_set((TEXTS, labels), ["neg", "pos"])
+        assert make_text_set((TEXTS, labels)).class_names == ("0", "1")
+        named = make_text_set((TEXTS, labels), ["neg", "pos"])
         assert named.class_names == ("neg", "pos")
         assert named.labels.tolist() == numbers
-    assert text_set((TEXTS, WORDS), ["pos", "neg"]).labels[:2].tolist() == [1, 0]
-    assert text_set((["A b", "C"], [0, 1]), lower=False).texts == (("A", "b"), ("C",))
-    known = text_set((TEXTS, WORDS))
-    assert text_set(known) is known
+    assert make_text_set((TEXTS, WORDS), ["pos", "neg"]).labels[:2].tolist() == [1, 0]
+    assert make_text_set((["A b", "C"], [0, 1]), lower=False).texts == (("A", "b"), ("C",))
+    known = make_text_set((TEXTS, WORDS))
+    assert make_text_set(known) is known
     assert len(MemoryTexts(known, known).load("test")) == 20
 
 
@@ -180,13 +180,13 @@ def test_labels_of_texts_may_be_numbers():
 )
 def test_what_is_no_texts_is_refused(data, words):
     with pytest.raises(DataError, match=words):
-        text_set(data)
+        make_text_set(data)
 
 
 def test_classes_of_texts_must_fit():
     with pytest.raises(DataError, match="the labels neg, pos are no class"):
-        text_set((TEXTS, WORDS), ["x", "y"])
+        make_text_set((TEXTS, WORDS), ["x", "y"])
     with pytest.raises(DataError, match="0 … 1 for the class names, got 2"):
-        text_set((["a", "b", "c"], [0, 1, 2]), ["x", "y"])
+        make_text_set((["a", "b", "c"], [0, 1, 2]), ["x", "y"])
     with pytest.raises(DataError, match="the same classes"):
-        MemoryTexts(text_set((TEXTS, WORDS)), text_set((TEXTS, WORDS), ["pos", "neg"]))
+        MemoryTexts(make_text_set((TEXTS, WORDS)), make_text_set((TEXTS, WORDS), ["pos", "neg"]))

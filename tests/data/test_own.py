@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from torchcaps.data.image_arrays import read_image_arrays, stratified_cut
+from torchcaps.data.image_arrays import cut_stratified, read_image_arrays
 from torchcaps.data.image_folder import FolderImages, read_image_folder
 from torchcaps.data.pictures import fit_image, read_image
 from torchcaps.errors import DataError
@@ -116,14 +116,14 @@ def test_cut_depends_on_the_seed(tmp_path):
 
 
 def test_cut_is_the_same_on_every_machine():
-    cut = stratified_cut(torch.zeros(10, dtype=torch.int64), 0)
+    cut = cut_stratified(torch.zeros(10, dtype=torch.int64), 0)
     assert cut.nonzero().flatten().tolist() == [1, 4]  # torch.randperm(10) with seed 0 begins with 4, 1
 
 
 @pytest.mark.parametrize(("count", "tested"), [(1, 0), (2, 1), (3, 1), (5, 1), (8, 2), (10, 2), (100, 20)])
 def test_cut_sizes(count, tested):
     labels = torch.cat([torch.zeros(count), torch.ones(4)]).long()
-    cut = stratified_cut(labels, 0)
+    cut = cut_stratified(labels, 0)
     assert int(cut[:count].sum()) == tested
     assert int(cut[count:].sum()) == 1
 

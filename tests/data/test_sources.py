@@ -14,7 +14,7 @@ from torchcaps.data.options import DataOptions
 from torchcaps.data.randomness import Stream, random_bits, random_integers, random_uniform, sub_seed
 from torchcaps.data.registry import make_image_dataset
 from torchcaps.data.sources import evaluation_source, training_sources
-from torchcaps.data.splits import validation_cut
+from torchcaps.data.splits import cut_validation
 from torchcaps.data.synthetic.composed import AffineDigits, MultiDigits, ShiftedDigits
 from torchcaps.errors import DataError
 
@@ -194,14 +194,14 @@ def test_impossible_batch_sizes_are_refused(size, world, words):
 
 def test_validation_is_cut_by_seed_from_every_class():
     labels = torch.arange(200) % 4
-    train, aside = validation_cut(labels, 0.1, seed=0)
+    train, aside = cut_validation(labels, 0.1, seed=0)
     assert sorted([*train.tolist(), *aside.tolist()]) == list(range(200))
     assert labels[aside].bincount().tolist() == [5, 5, 5, 5]
-    assert torch.equal(validation_cut(labels, 0.1, seed=0)[1], aside)
-    assert not torch.equal(validation_cut(labels, 0.1, seed=1)[1], aside)
-    assert len(validation_cut(labels, 0.0, seed=0)[1]) == 0
+    assert torch.equal(cut_validation(labels, 0.1, seed=0)[1], aside)
+    assert not torch.equal(cut_validation(labels, 0.1, seed=1)[1], aside)
+    assert len(cut_validation(labels, 0.0, seed=0)[1]) == 0
     with pytest.raises(DataError, match="in \\[0, 1\\)"):
-        validation_cut(labels, 1.0, 0)
+        cut_validation(labels, 1.0, 0)
 
 
 @pytest.mark.parametrize("name", ["mnist-mini", "multi-mnist", "affine-mnist"])

@@ -22,10 +22,10 @@ from torchcaps.data.options import DataOptions, TextOptions
 from torchcaps.data.preparation import Preparation
 from torchcaps.data.registry import make_image_dataset, make_text_dataset
 from torchcaps.data.sources import evaluation_source, text_sources, training_sources
-from torchcaps.data.splits import validation_cut
+from torchcaps.data.splits import cut_validation
 from torchcaps.data.synthetic.viewpoints import Viewpoints, render_instances
 from torchcaps.data.text.texts import Texts
-from torchcaps.data.text.vectors import initial_vectors
+from torchcaps.data.text.vectors import make_initial_vectors
 
 RECORDED = Path(__file__).with_name("streams.json")
 Fingerprint = dict[str, Any]
@@ -84,7 +84,7 @@ def text_streams(options: DataOptions) -> Fingerprint:
     assert validation is not None
     test = Texts(dataset.load("test"), train.vocabulary, 400)
     words = "\n".join(train.vocabulary.words).encode()
-    vectors, _ = initial_vectors(text, train.vocabulary, seed=3)
+    vectors, _ = make_initial_vectors(text, train.vocabulary, seed=3)
     return {
         "vocabulary": f"{len(train.vocabulary)} {hashlib.sha256(words).hexdigest()[:24]}",
         "train": of_token_ids(train),
@@ -137,7 +137,7 @@ def own_texts(folder: Path) -> Fingerprint:
 def cuts(_: Path) -> Fingerprint:
     labels = torch.arange(500) * 7 % 11
     return {
-        "validation": [exact(part) for part in validation_cut(labels, 0.13, seed=9)],
+        "validation": [exact(part) for part in cut_validation(labels, 0.13, seed=9)],
         "folds": exact(fold_numbers(labels, seed=4)),
         "info": exact(Viewpoints().load_info("test")),
     }

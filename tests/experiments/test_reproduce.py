@@ -8,19 +8,19 @@ import pytest
 import torch
 from PIL import Image
 
-from torchcaps.cli import _run, guarded
+from torchcaps.cli import _run, run_guarded
 from torchcaps.commands.keys import read_keys
-from torchcaps.commands.reproduce import typed_for
+from torchcaps.commands.reproduce import spell_setting
 from torchcaps.experiments import get_experiment, list_experiments, register_experiment, registry
 from torchcaps.experiments.base import Budget, Column, Experiment, Setting, Trial
 from torchcaps.experiments.catalogue import clustering
-from torchcaps.experiments.catalogue.routing_vs_backprop import ClassPoses, named_by_majority, probe_accuracy
+from torchcaps.experiments.catalogue.routing_vs_backprop import ClassPoses, measure_majority, measure_probe
 from torchcaps.experiments.catalogue.routings import frozen_batches
 from torchcaps.experiments.memory import can_measure
-from torchcaps.experiments.plots import plot, published_number
-from torchcaps.experiments.run import csv_text, make_setting, reproduce
-from torchcaps.experiments.step_cost import TrainingStep, step_costs
-from torchcaps.experiments.tables import body, cell, headings, markdown
+from torchcaps.experiments.plots import plot, read_published
+from torchcaps.experiments.run import format_csv, make_setting, reproduce
+from torchcaps.experiments.step_cost import TrainingStep, measure_steps
+from torchcaps.experiments.tables import list_headings, list_lines, markdown, measure_cell
 from torchcaps.experiments.trained import make_recipe, run_folder, train_once
 from torchcaps.run import load
 from torchcaps.training.recipes import recipe_from_file
@@ -70,7 +70,7 @@ def test_what_is_typed_for_a_training_gives_its_recipe():
         experiment = get_experiment(name)
         setting = make_setting(experiment, seeds=(3,), data="fashion-mnist", epochs=2)
         for trial in experiment.trials(setting):
-            noted = typed_for(experiment, setting, trial)
+            noted = spell_setting(experiment, setting, trial)
             ending = "--budget quick --seeds 3 --data fashion-mnist --epochs 2"
             assert noted["command"] == f"torchcaps reproduce {name} {ending}"
             for typed, training in zip(noted["trained_by"].split("; "), trial.trainings.values(), strict=True):
@@ -142,31 +142,31 @@ def test_numbers_are_kept_and_a_broken_run_goes_on(tmp_path):
         reproduce(experiment, setting, tmp_path)
     broken["at"] = None
     said = []
-    rows = reproduce(experiment, setting, tmp_path, said.append, note=partial(typed_for, experiment, setting))
+    rows = reproduce(experiment, setting, tmp_path, said.append, note=partial(spell_setting, experiment, setting))
     assert calls == [0, 1, 10, 11]
     assert [row["error"] for row in rows] == ["0.00", "1.00", "10.00", "11.00"]
     assert said[0] == "1/4 a, seed 0: error, % 0.00"
     assert rows[2]["command"] == "torchcaps reproduce squashes --budget quick --seeds 1"
-    assert csv_text(rows).splitlines()[0].startswith("variant,seed,budget,epochs,data,error,time,")
+    assert format_csv(rows).splitlines()[0].startswith("variant,seed,budget,epochs,data,error,time,")
     longer = make_setting(experiment, seeds=(0,), epochs=2)
-    noted = partial(typed_for, experiment, longer)
+    noted = partial(spell_setting, experiment, longer)
     assert reproduce(experiment, longer, tmp_path, note=noted)[0]["command"].endswith("--epochs 2")
     assert calls == [0, 1, 10, 11, 0, 1], "another budget is another experiment"
 
     reproduce(experiment, setting, tmp_path, again=True)
     assert calls[6:] == [0, 1, 10, 11], "or measured again"
 
-    assert headings(experiment, rows) == ["", "error, %", "published", "ms"]
+    assert list_headings(experiment, rows) == ["", "error, %", "published", "ms"]
     other = [{**row, "data": "fashion-mnist"} for row in rows]
-    assert headings(experiment, other) == ["", "error, %", "ms"], "published numbers are of other images"
+    assert list_headings(experiment, other) == ["", "error, %", "ms"], "published numbers are of other images"
     assert "fashion-mnist" in markdown(experiment, other)
-    assert body(experiment, rows) == [["a", "5.00 ± 7.07", "1.5 ± 0.2", "3.2"], ["b", "6.00 ± 7.07", "–", "–"]]
-    assert cell(rows, "a", experiment.columns[1]).deviation is None
+    assert list_lines(experiment, rows) == [["a", "5.00 ± 7.07", "1.5 ± 0.2", "3.2"], ["b", "6.00 ± 7.07", "–", "–"]]
+    assert measure_cell(rows, "a", experiment.columns[1]).deviation is None
     text = markdown(experiment, rows)
     assert "| a | 5.00 ± 7.07 | 1.5 ± 0.2 | 3.2 |" in text
     assert "over 2 seeds. Budget: quick, 1 epoch." in text
-    assert published_number(experiment.columns[0], "a") == 1.5
-    assert published_number(experiment.columns[0], "b") is None
+    assert read_published(experiment.columns[0], "a") == 1.5
+    assert read_published(experiment.columns[0], "b") is None
     plot(experiment, rows, tmp_path / "plot.png")
     assert Image.open(tmp_path / "plot.png").size[0] > 500
 
@@ -175,7 +175,7 @@ def test_capsules_named_by_their_majority():
     lengths = torch.eye(3)[[1, 1, 1, 2, 2, 0]]
     labels = torch.tensor([0, 0, 2, 1, 1, 2])
     seen = ClassPoses(torch.zeros(6, 4), lengths, labels)
-    assert named_by_majority(seen, seen) == pytest.approx(5 / 6)  # one of the first three is not like the others
+    assert measure_majority(seen, seen) == pytest.approx(5 / 6)  # one of the first three is not like the others
 
 
 def test_a_linear_classifier_finds_what_is_linear_and_nothing_in_noise():
@@ -183,10 +183,10 @@ def test_a_linear_classifier_finds_what_is_linear_and_nothing_in_noise():
     poses = torch.randn(3000, 6, generator=generator)
     labels = (poses @ torch.randn(6, 3, generator=generator)).argmax(dim=1)
     known, new = (ClassPoses(poses[part], poses[part], labels[part]) for part in (slice(2000), slice(2000, None)))
-    assert probe_accuracy(known, new) > 0.93
+    assert measure_probe(known, new) > 0.93
     noise = replace_poses(known, generator), replace_poses(new, generator)
     majority = float((new.labels == labels.mode().values).double().mean())
-    assert probe_accuracy(*noise) < majority + 0.05
+    assert measure_probe(*noise) < majority + 0.05
 
 
 def replace_poses(seen, generator):
@@ -199,7 +199,7 @@ def test_costs_of_a_step():
         "CNN": TrainingStep("cnn-small", {}, "cross-entropy"),
     }
     ticks = []
-    found = step_costs(steps, ticks.append, rounds=1, processes=1)
+    found = measure_steps(steps, ticks.append, rounds=1, processes=1)
     assert found["CNN"]["parameters"] == 300_941
     assert len(ticks) == (4 if can_measure() else 2)
     assert all(numbers["step_milliseconds"] > 0 for numbers in found.values())
@@ -238,7 +238,7 @@ def test_wrong_input_is_told_in_a_line(arguments, message, tmp_path, capsys, mon
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # digits that someone has fetched are not for this
     monkeypatch.delenv("TORCHCAPS_DATA", raising=False)
     output = ["--output", str(tmp_path)] if arguments else []
-    assert guarded(lambda: _run(["reproduce", *arguments, *output]), debug=False) == 2
+    assert run_guarded(lambda: _run(["reproduce", *arguments, *output]), debug=False) == 2
     assert message in capsys.readouterr().err
 
 

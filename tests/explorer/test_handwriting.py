@@ -8,7 +8,7 @@ import torch
 from asking import file_of, read
 from PIL import Image, ImageDraw
 
-from torchcaps.explorer.handwriting import placed_as_digit
+from torchcaps.explorer.handwriting import place_as_digit
 from torchcaps.run import load
 
 STROKES = {  # of a hand, in a square of 100
@@ -131,7 +131,7 @@ def test_a_large_photograph_is_read_quickly():
     levels = np.random.default_rng(0).normal(60, 9, (1024, 1024)).clip(0, 255)
     levels[300:700, 400:450] = 220
     begin = time.perf_counter()
-    assert placed_as_digit(levels.astype(np.uint8), (28, 28)).any()
+    assert place_as_digit(levels.astype(np.uint8), (28, 28)).any()
     assert time.perf_counter() - begin < 1, "it takes 20 ms on a machine that does nothing else"
 
 
@@ -139,4 +139,4 @@ def test_a_large_photograph_is_read_quickly():
 def test_pictures_of_any_size_are_cut(size):
     levels = np.zeros(size, dtype=np.uint8)
     levels[size[0] // 3 : size[0] // 2, size[1] // 3 : size[1] // 2 + 1] = 200
-    assert placed_as_digit(levels, (28, 28)).max() == 255
+    assert place_as_digit(levels, (28, 28)).max() == 255

@@ -324,7 +324,7 @@ def test_others_are_told_their_address(capsys, monkeypatch):
     """Without a network there is none to tell."""
     monkeypatch.setattr(server._Server, "run", lambda self, sockets: self._ready())
     for own, told in (("192.0.2.7", True), (None, False)):
-        monkeypatch.setattr(server, "own_address", lambda own=own: own)
+        monkeypatch.setattr(server, "find_own_address", lambda own=own: own)
         lines = []
         server.serve(host="0.0.0.0", port=0, browser=False, say=lines.append)
         assert "localhost" in lines[0]
@@ -336,5 +336,5 @@ def test_others_are_told_their_address(capsys, monkeypatch):
 
 
 def test_the_own_address_is_an_address_or_none():
-    own = server.own_address()
+    own = server.find_own_address()
     assert own is None or not ipaddress.ip_address(own).is_unspecified

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image, ImageDraw
 
 from torchcaps.explorer.limits import MOST_JSON, MOST_UPLOAD
-from torchcaps.explorer.uploads import MOST_PIXELS, placed_as_digit
+from torchcaps.explorer.uploads import MOST_PIXELS, place_as_digit
 from torchcaps.pretrained import list_pretrained, pretrained_samples
 
 
@@ -224,7 +224,7 @@ def test_a_dot_is_a_digit_too():
 def test_any_drawing_is_placed(height, width, size, seed, ink):
     generator = np.random.default_rng(seed)
     levels = generator.integers(0, 256, (height, width), dtype=np.uint8)
-    placed = placed_as_digit(levels * (generator.random((height, width)) < ink), size)
+    placed = place_as_digit(levels * (generator.random((height, width)) < ink), size)
     assert tuple(placed.shape) == (1, *size)
 
 

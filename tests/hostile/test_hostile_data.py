@@ -21,7 +21,7 @@ from torchcaps.data.registry import make_image_dataset
 from torchcaps.data.sources import training_sources
 from torchcaps.data.text.files import read_text_file
 from torchcaps.data.text.sets import read_content
-from torchcaps.data.text.vectors import word_vectors
+from torchcaps.data.text.vectors import read_word_vectors
 from torchcaps.data.text.vocabulary import Vocabulary
 from torchcaps.errors import DataError, TorchcapsError
 
@@ -111,7 +111,7 @@ def test_arrays(name, tmp_path, canary):
 @pytest.mark.parametrize("name", ["objects", "bomb of images", "no archive", "no labels", "deep header", "empty"])
 def test_arrays_of_vectors(name, tmp_path, canary):
     (tmp_path / "own.npz").write_bytes(ARRAYS[name]())
-    refuses(lambda: word_vectors(tmp_path / "own.npz", WORDS), tmp_path)
+    refuses(lambda: read_word_vectors(tmp_path / "own.npz", WORDS), tmp_path)
 
 
 VECTORS = {
@@ -131,7 +131,7 @@ VECTORS = {
 def test_lines_of_vectors(name, packing, tmp_path, canary):
     content = VECTORS[name]()
     (tmp_path / f"v.txt{packing}").write_bytes(gzip.compress(content) if packing else content)
-    refuses(lambda: word_vectors(tmp_path / f"v.txt{packing}", WORDS), tmp_path)
+    refuses(lambda: read_word_vectors(tmp_path / f"v.txt{packing}", WORDS), tmp_path)
 
 
 TEXTS = {
@@ -178,8 +178,8 @@ READERS = {
     "own.csv": lambda path: read_text_file(path, "train"),
     "own.jsonl": lambda path: read_text_file(path, "train"),
     "own.npz": lambda path: read_image_arrays(path, "train"),
-    "vectors.txt": lambda path: word_vectors(path, WORDS),
-    "vectors.npz": lambda path: word_vectors(path, WORDS),
+    "vectors.txt": lambda path: read_word_vectors(path, WORDS),
+    "vectors.npz": lambda path: read_word_vectors(path, WORDS),
     "vocabulary.txt": Vocabulary.load,
 }
 

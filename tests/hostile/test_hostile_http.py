@@ -146,7 +146,7 @@ def everywhere():
     """The app of a server that listens on all addresses."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("socket.gethostname", lambda: "Desk.example")
-        return create_app(hosts=server.own_names("0.0.0.0", ["lecture.example", "two.example:80"]))
+        return create_app(hosts=server.list_own_names("0.0.0.0", ["lecture.example", "two.example:80"]))
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_no_other_name_is_answered_by_a_server_for_others(everywhere, host):
 @pytest.mark.parametrize("name", ["http://a.example", "", "a b", "*", "a.example/", "ä.example", "a\nb"])
 def test_what_is_no_name_cannot_be_allowed(name):
     with pytest.raises(RunError, match="a name to allow is one such as"):
-        server.own_names("0.0.0.0", [name])
+        server.list_own_names("0.0.0.0", [name])
 
 
 @POSIX

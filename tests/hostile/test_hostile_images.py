@@ -14,9 +14,9 @@ from watching import assert_sentence, watched
 
 from torchcaps.data import picture_files
 from torchcaps.data.image_folder import read_image_folder
-from torchcaps.data.pictures import UnreadableError, read_image, smaller
+from torchcaps.data.pictures import UnreadableError, read_image, shrink
 from torchcaps.errors import DataError
-from torchcaps.explorer.handwriting import placed_as_digit
+from torchcaps.explorer.handwriting import place_as_digit
 from torchcaps.explorer.uploads import read_upload
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::PIL.Image.DecompressionBombWarning")
@@ -189,9 +189,9 @@ def test_scans_of_other_pictures_in_a_file_are_not_counted():
     """Photographs have a small one in their EXIF data, and telephones put another one or a film behind."""
     small, large = jpeg(progressive=True), jpeg(200, 200)
     photograph = large[:2] + segment(0xE1, b"Exif\0\0" + small) + large[2:] + small
-    assert picture_files.inside(photograph).scans == 1
-    assert picture_files.inside(jpeg(progressive=True)).scans == 6
-    assert picture_files.inside(scanned(20, 28, 28)).scans == 26
+    assert picture_files.look_inside(photograph).scans == 1
+    assert picture_files.look_inside(jpeg(progressive=True)).scans == 6
+    assert picture_files.look_inside(scanned(20, 28, 28)).scans == 26
 
 
 # ---------------------------------------------------------------- shrinking
@@ -205,7 +205,7 @@ def test_every_mode_is_shrunk_to_what_it_shows(mode, size):
     image.paste(65535 if mode == "I;16" else 255, (size[0] // 2, 0, *size))
     if mode != "I;16":
         image = image.convert(mode)
-    small = smaller(image, 1024)
+    small = shrink(image, 1024)
     assert max(small.size) <= 1024
     assert small.mode in ("L", "RGB", "RGBA")
     grey = np.asarray(small.convert("RGB").convert("L"), dtype=int)
@@ -219,4 +219,4 @@ def test_a_thin_drawing_is_cut_before_it_is_repeated(tmp_path, shape):
     levels = np.zeros(shape, dtype=np.uint8)
     levels[..., shape[1] // 3 : shape[1] // 2 + 1] = 255
     with watched(tmp_path):
-        assert placed_as_digit(levels, (28, 28)).shape == (1, 28, 28)
+        assert place_as_digit(levels, (28, 28)).shape == (1, 28, 28)

@@ -8,7 +8,7 @@ import yaml
 from watching import CANARY, assert_sentence, watched
 
 from torchcaps.commands.keys import read_keys
-from torchcaps.training.recipes import RecipeError, known_keys, recipe_from_file
+from torchcaps.training.recipes import RecipeError, list_known_keys, recipe_from_file
 
 CALLED = {"class_path": f"{CANARY}.sing", "init_args": {"command": "x"}}
 PLANTS = {
@@ -28,7 +28,7 @@ TAGS = {
     "system": "!!python/object/apply:os.system ['touch pwned']",
     "own tag": "!sing x",
 }
-KEYS = [*known_keys(), "model.options.routing", "model.options.x", "model.options.routing.name", "data", "model"]
+KEYS = [*list_known_keys(), "model.options.routing", "model.options.x", "model.options.routing.name", "data", "model"]
 
 
 def nested(key, value):

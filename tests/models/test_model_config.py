@@ -10,7 +10,7 @@ import torch
 from torchcaps import create_model, list_models
 from torchcaps.models import Model, ModelConfig, ModelOutput, capsnet_small, cnn_small, register_model
 from torchcaps.models.registry import _models, input_kind
-from torchcaps.plain import shown
+from torchcaps.plain import shorten
 from torchcaps.routing import DynamicRouting, FrozenRouting, OptimizedRouting, Routing, register_routing
 from torchcaps.routing.registry import unregister_routing
 
@@ -246,7 +246,7 @@ for _ in range(2000):
         GOOD | {"options": {"routing": DynamicRouting()}},
         GOOD | {"options": {"squash": "x" * 10_000_000}},
     ],
-    ids=shown,
+    ids=shorten,
 )
 def test_a_hostile_dictionary_is_refused_in_a_sentence(wrong):
     with pytest.raises((ValueError, TypeError)) as caught:

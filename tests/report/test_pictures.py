@@ -20,12 +20,12 @@ from torchcaps.report.flow import (
     NAMES,
     NEUTRAL,
     PALETTE,
+    PARENTS,
     TITLE,
-    WHOLES,
     choose_colour,
     draw_flow,
-    drawn_parents,
     lay_out,
+    list_drawn_parents,
 )
 from torchcaps.report.formats import count_nouns, format_number, format_significant
 from torchcaps.report.header import ReportHeader
@@ -64,7 +64,7 @@ def test_a_part_is_drawn_in_its_colour_at_its_place(flow):
     assert abs(chosen.x - 4.5 * scale) < 4 * scale
     assert abs(chosen.y - TITLE - 4.5 * scale) < 4 * scale
     assert max(last.links, key=lambda link: link.strength).parent == 2
-    sizes = [whole.radius for whole in last.parents]
+    sizes = [mark.radius for mark in last.parents]
     assert sizes[2] > sizes[0] > sizes[1]
     png = Image.open(io.BytesIO(draw_flow("flow", drawing, "a flow")[1].content))
     at = png.getpixel((2 * (drawing.width + round(chosen.x)), 2 * round(chosen.y)))
@@ -81,18 +81,18 @@ def test_the_png_of_a_flow_has_the_colours_too(flow):
             if dot.radius > 2:
                 at = pixels[round(2 * dot.y), round(2 * (dot.x + number_of * across))]
                 assert "#" + bytes(at.tolist()).hex() == (choose_colour(dot.parent) if number_of else NEUTRAL)
-        whole = panel.parents[2]
-        at = pixels[round(2 * whole.y), round(2 * (WHOLES + number_of * across))]
+        mark = panel.parents[2]
+        at = pixels[round(2 * mark.y), round(2 * (PARENTS + number_of * across))]
         assert "#" + bytes(at.tolist()).hex() == PALETTE[2]
 
 
-def test_many_wholes_are_shown_by_the_most_active(flow):
+def test_many_parents_are_shown_by_the_most_active(flow):
     many = Flow(torch.full((1, 1, 1, 1, 40), 0.025), torch.ones(1, 1, 1), torch.linspace(0, 1, 40)[None],
                 torch.ones(1), torch.ones(1), torch.ones(1, 40), torch.zeros(1, 1, 2), (3, 3))  # fmt: skip
     drawing = lay_out(many, torch.zeros(3, 8, 4), [f"class {n}" for n in range(40)])
-    assert [whole.parent for whole in drawing.panels[0].parents] == list(range(28, 40))
+    assert [mark.parent for mark in drawing.panels[0].parents] == list(range(28, 40))
     assert len({choose_colour(n) for n in range(40)}) == 40
-    assert drawn_parents([drawing]) == list(range(28, 40))
+    assert list_drawn_parents([drawing]) == list(range(28, 40))
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_many_wholes_are_shown_by_the_most_active(flow):
 )
 def test_panels_are_wide_enough_for_names(flow, names):
     drawing = lay_out(flow, torch.zeros(1, 16, 16), names)
-    panels, whole = draw_flow("flow", drawing, "a flow")
+    panels, joined = draw_flow("flow", drawing, "a flow")
     texts = [part for svg in panels for part in re.findall("<text.*?</text>", svg.content.decode())]
     said = [re.sub("<.*?>", "", part) for part in texts if "--ink" in part]
     assert len(said) == 2 * 3
@@ -108,7 +108,7 @@ def test_panels_are_wide_enough_for_names(flow, names):
     widest = max(TextPath((0, 0), part, size=7.5 * 100 / 72).get_extents().width for part in said)
     assert NAMES + widest < drawing.width
     assert (names[0] == "a") == (drawing.width == 306), "short names leave panels as they are"
-    with Image.open(io.BytesIO(whole.content)) as picture:
+    with Image.open(io.BytesIO(joined.content)) as picture:
         assert picture.size[0] == 2 * 2 * drawing.width
 
 

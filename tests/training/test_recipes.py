@@ -9,7 +9,7 @@ from torchcaps.commands.keys import read_keys
 from torchcaps.data.registry import list_datasets, make_dataset
 from torchcaps.losses import CapsuleLoss
 from torchcaps.training.recipe import Recipe
-from torchcaps.training.recipes import RecipeError, known_keys, list_recipes, recipe_from_file, recipe_from_values
+from torchcaps.training.recipes import RecipeError, list_known_keys, list_recipes, recipe_from_file, recipe_from_values
 
 
 @pytest.mark.parametrize("name", list_recipes())
@@ -64,7 +64,7 @@ def test_options_of_a_model_are_added_to_what_is_there(tmp_path):
 
 def test_an_empty_recipe_has_the_defaults():
     assert recipe_from_values({}) == Recipe()
-    assert "optimizer.lr" in known_keys()
+    assert "optimizer.lr" in list_known_keys()
 
 
 @pytest.mark.parametrize(

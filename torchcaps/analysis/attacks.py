@@ -17,6 +17,7 @@ from torchcaps.analysis.gradients import evaluating
 from torchcaps.checks import require_count, require_float
 from torchcaps.data.randomness import numbered_seed, random_uniform
 from torchcaps.errors import InputError
+from torchcaps.training.tasks.metrics import find_correct
 
 AttackLoss = Callable[[Tensor, Tensor], Tensor]
 """From scores ``[B, classes]`` and labels ``[B]`` to a number per image ``[B]`` that an attack makes large."""
@@ -70,8 +71,10 @@ def fgsm(model: nn.Module, images: Tensor, labels: Tensor, epsilon: float, loss:
     """
     _require_task(images, labels, epsilon)
     with evaluating(model):
-        return _in_parts(
-            lambda x, y: (x + epsilon * _loss_and_slope(model, x, y, loss)[1].sign()).clamp(0, 1), images, labels
+        return _apply_in_parts(
+            lambda x, y: (x + epsilon * _measure_loss_and_slope(model, x, y, loss)[1].sign()).clamp(0, 1),
+            images,
+            labels,
         )
 
 
@@ -119,11 +122,11 @@ def pgd(
     least, most = (images - epsilon).clamp_min(0), (images + epsilon).clamp_max(1)
 
     def climb(x: Tensor, low: Tensor, high: Tensor, y: Tensor, worst: Tensor) -> Tensor:
-        harm, _ = _loss_and_slope(model, worst, y, loss)
+        harm, _ = _measure_loss_and_slope(model, worst, y, loss)
         for taken in range(steps + 1):
-            found, slope = _loss_and_slope(model, x, y, loss)
-            better = found > harm
-            harm, worst = torch.where(better, found, harm), torch.where(better[:, None, None, None], x, worst)
+            losses, slope = _measure_loss_and_slope(model, x, y, loss)
+            better = losses > harm
+            harm, worst = torch.where(better, losses, harm), torch.where(better[:, None, None, None], x, worst)
             if taken < steps:
                 x = torch.minimum(torch.maximum(x + size * slope.sign(), low), high)
         return worst
@@ -134,7 +137,7 @@ def pgd(
             drawn = random_uniform(numbered_seed(seed, restart), torch.arange(len(images)), images[:1].numel())
             noise = (2 * drawn.view_as(images).to(images) - 1) * epsilon
             start = torch.minimum(torch.maximum(images + noise, least), most)
-            worst = _in_parts(climb, start, least, most, labels, worst)
+            worst = _apply_in_parts(climb, start, least, most, labels, worst)
     return worst
 
 
@@ -186,19 +189,22 @@ def one_pixel(
     if not values or not all(0 <= value <= 1 for value in values):
         raise InputError(f"a pixel's values must be some numbers in 0 … 1, got {tuple(values)}.")
     tried = images.new_tensor(list(values))
-    found, fooled = [], []
+    strongest, fooled = [], []
     with evaluating(model), torch.inference_mode():
         for done, (image, label) in enumerate(zip(images, labels, strict=True), start=1):
             changes = torch.arange(image[0].numel() * len(tried), device=images.device)
-            leads = [-_margin(model, _changed(image, part, tried), label) for part in torch.split(changes, batch)]
-            found.append(torch.cat(leads).argmin())
-            scores = model(_changed(image, found[-1][None], tried)).scores
+            leads = [
+                -_measure_margin(model, _change_pixels(image, part, tried), label)
+                for part in torch.split(changes, batch)
+            ]
+            strongest.append(torch.cat(leads).argmin())
+            scores = model(_change_pixels(image, strongest[-1][None], tried)).scores
             fooled.append(scores.argmax(dim=1)[0] != label)
             if progress is not None:
                 progress(done)
-    best = torch.stack(found)
+    best = torch.stack(strongest)
     where, width = best // len(tried), images.shape[3]
-    attacked = [_changed(image, change[None], tried) for image, change in zip(images, best, strict=True)]
+    attacked = [_change_pixels(image, change[None], tried) for image, change in zip(images, best, strict=True)]
     return OnePixel(
         torch.cat(attacked),
         torch.stack(fooled),
@@ -211,16 +217,16 @@ def robust_accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
     """The share of images, attacked ones for instance, in which the model finds the label."""
     _require_task(images, labels, 0.0)
     with evaluating(model), torch.inference_mode():
-        right = _in_parts(lambda x, y: model(x).scores.argmax(dim=1) == y, images, labels)
+        right = _apply_in_parts(lambda x, y: find_correct(model(x).scores, y), images, labels)
     return float(right.double().mean())
 
 
-def _margin(model: nn.Module, images: Tensor, label: Tensor) -> Tensor:
+def _measure_margin(model: nn.Module, images: Tensor, label: Tensor) -> Tensor:
     scores: Tensor = model(images).scores
     return score_margin(scores, label.expand(len(images)))
 
 
-def _changed(image: Tensor, changes: Tensor, values: Tensor) -> Tensor:
+def _change_pixels(image: Tensor, changes: Tensor, values: Tensor) -> Tensor:
     """Copies of an image ``[C, H, W]``, one for each change = place · number of values + value: ``[n, C, H, W]``."""
     copies = image.flatten(1).repeat(len(changes), 1, 1)  # [n, C, H·W]
     each = torch.arange(len(changes), device=changes.device)
@@ -228,7 +234,9 @@ def _changed(image: Tensor, changes: Tensor, values: Tensor) -> Tensor:
     return copies.view(-1, *image.shape)
 
 
-def _loss_and_slope(model: nn.Module, images: Tensor, labels: Tensor, loss: AttackLoss) -> tuple[Tensor, Tensor]:
+def _measure_loss_and_slope(
+    model: nn.Module, images: Tensor, labels: Tensor, loss: AttackLoss
+) -> tuple[Tensor, Tensor]:
     """The loss ``[B]`` and its gradient in the images; ``autograd.grad`` leaves the parameters' own gradients alone."""
     with torch.inference_mode(False), torch.enable_grad():
         x = images.detach().clone().requires_grad_()
@@ -237,7 +245,7 @@ def _loss_and_slope(model: nn.Module, images: Tensor, labels: Tensor, loss: Atta
     return harm.detach(), slope
 
 
-def _in_parts(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
+def _apply_in_parts(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
     return torch.cat([function(*part) for part in zip(*(torch.split(each, AT_ONCE) for each in tensors), strict=True)])
 
 

@@ -28,9 +28,9 @@ def coupling_entropy(coupling: Tensor) -> Tensor:
     A child's couplings are divided by their sum first, since leaky and amended routings keep a part back. A child that
     sends nothing is left out; if none sends anything, the entropy is 0.
     """
-    shares, sends = _shares(coupling)
+    shares, sends = _normalise(coupling)
     entropy = -torch.special.xlogy(shares, shares).sum(dim=-1)
-    return _mean_of_senders(entropy, sends)
+    return _average_senders(entropy, sends)
 
 
 def polarisation(coupling: Tensor, parents: Tensor | None = None) -> Tensor:
@@ -42,11 +42,11 @@ def polarisation(coupling: Tensor, parents: Tensor | None = None) -> Tensor:
         coupling: of every child.
         parents: how many of the J parents each child can send to ``[I]``; not given: all of them.
     """
-    shares, sends = _shares(coupling)
+    shares, sends = _normalise(coupling)
     count = torch.tensor(coupling.shape[-1], device=coupling.device) if parents is None else parents
     largest = shares.amax(dim=-1)
     choice = torch.where(count > 1, (count * largest - 1).clamp_min(0) / (count - 1).clamp_min(1), 1)
-    return _mean_of_senders(choice, sends)
+    return _average_senders(choice, sends)
 
 
 def flip_rates(activation: Tensor, objects: int = 1) -> Tensor:
@@ -121,12 +121,12 @@ def routing_by_layer(model: nn.Module, images: Tensor, batch: int = 64) -> list[
             capsules = capsule_model.primary_capsules(some)
             for name, layer in layers:
                 on_grid = hasattr(layer, "compete")  # the votes of many windows are stored there
-                for part in _split(capsules, _AT_ONCE if on_grid else batch):
-                    measured[name].append(_measure(layer, part, trace_layer(layer, part)))
+                for piece in _split(capsules, _AT_ONCE if on_grid else batch):
+                    measured[name].append(_measure(layer, piece, trace_layer(layer, piece)))
                 capsules = layer(capsules)
     objects = getattr(model, "objects", 1)
     last = layers[-1][0]
-    return [_sum_up(name, parts, objects if name == last else None) for name, parts in measured.items()]
+    return [_sum_up(name, batches, objects if name == last else None) for name, batches in measured.items()]
 
 
 def _split(capsules: Capsules, count: int) -> list[Capsules]:
@@ -168,7 +168,7 @@ def routing_flow(model: nn.Module, image: Tensor, iterations: int | None = None)
     with evaluating(model), torch.inference_mode():
         with watch_fields(model, (height, width)) as known:
             capsules = capsule_model.primary_capsules(image[None])
-        size = _grid_size(capsules)
+        size = _find_grid_size(capsules)
         fields = known[size]
         *below, (_, class_layer) = capsule_model.capsule_layers()
         for _, layer in below:  # a parent sees what its children see
@@ -190,7 +190,7 @@ def routing_flow(model: nn.Module, image: Tensor, iterations: int | None = None)
     )
 
 
-def _grid_size(capsules: Capsules) -> tuple[int, int]:
+def _find_grid_size(capsules: Capsules) -> tuple[int, int]:
     if capsules.activation.dim() != 4:
         raise InputError(
             "primary_capsules(images) of a model that is looked into gives capsules on a grid, activation "
@@ -258,7 +258,7 @@ def _measure(layer: RoutedLayer, capsules: Capsules, trace: RoutingTrace) -> _Me
     agreeing = (sums * nn.functional.normalize(poses, dim=-1)).sum(dim=-1).flatten(2)  # [r, b, P·J]
     sent = torch.einsum("rbpwtj,bpwtj->rbpj", coupling, votes.norm(dim=-1)).flatten(2)  # [r, b, P·J]
     received = coupling[-1].sum(dim=(2, 3))  # [b, P, J]
-    by_child, choices = _choices_by_child(layer, capsules, coupling)
+    by_child, choices = _group_choices(layer, capsules, coupling)
     return _Measured(
         coupling_entropy(by_child),
         polarisation(by_child, choices),
@@ -272,7 +272,7 @@ def _measure(layer: RoutedLayer, capsules: Capsules, trace: RoutingTrace) -> _Me
     )
 
 
-def _choices_by_child(layer: RoutedLayer, capsules: Capsules, coupling: Tensor) -> tuple[Tensor, Tensor]:
+def _group_choices(layer: RoutedLayer, capsules: Capsules, coupling: Tensor) -> tuple[Tensor, Tensor]:
     """Couplings ``[r, b, P, W, T, J]`` as choices ``[r, b, N, K]``, and how many parents there are for each ``[N]``."""
     windows, places, types, parents = coupling.shape[2:]
     if windows == 1 or getattr(layer, "compete", "types") == "types":
@@ -288,33 +288,33 @@ def _choices_by_child(layer: RoutedLayer, capsules: Capsules, coupling: Tensor) 
     return seen.movedim(4, 3).flatten(4).flatten(2, 3), choices.repeat_interleave(types).to(coupling.dtype)
 
 
-def _sum_up(name: str, parts: list[_Measured], objects: int | None) -> LayerRouting:
+def _sum_up(name: str, batches: list[_Measured], objects: int | None) -> LayerRouting:
     """All images together; ``objects`` are given for the class layer."""
 
-    def whole(field: str, dim: int) -> Tensor:
-        return torch.cat([getattr(part, field) for part in parts], dim=dim)
+    def join(field: str, dim: int) -> Tensor:
+        return torch.cat([getattr(batch, field) for batch in batches], dim=dim)
 
-    parents = whole("parent_activation", 1)
+    parents = join("parent_activation", 1)
     return LayerRouting(
         name,
-        whole("entropy", 1).mean(dim=1),
-        parts[0].largest_entropy,
-        whole("polarisation", 1).mean(dim=1),
+        join("entropy", 1).mean(dim=1),
+        batches[0].largest_entropy,
+        join("polarisation", 1).mean(dim=1),
         None if objects is None else flip_rates(parents, objects),
-        whole("objective", 1).mean(dim=1),
-        dead_capsules(whole("child_activation", 0)),
+        join("objective", 1).mean(dim=1),
+        dead_capsules(join("child_activation", 0)),
         dead_capsules(parents[-1]),
-        whole("agreement", 1).mean(dim=1),
-        whole("received", 0).mean(dim=0),
+        join("agreement", 1).mean(dim=1),
+        join("received", 0).mean(dim=0),
     )
 
 
-def _shares(coupling: Tensor) -> tuple[Tensor, Tensor]:
+def _normalise(coupling: Tensor) -> tuple[Tensor, Tensor]:
     """Couplings over their sum for each child ``[..., I, J]``, and which children send anything ``[..., I]``."""
     total = coupling.sum(dim=-1)
     sends = total > _NOTHING
     return coupling / torch.where(sends, total, 1)[..., None], sends
 
 
-def _mean_of_senders(values: Tensor, sends: Tensor) -> Tensor:
+def _average_senders(values: Tensor, sends: Tensor) -> Tensor:
     return torch.where(sends, values, 0).sum(dim=-1) / sends.sum(dim=-1).clamp_min(1)

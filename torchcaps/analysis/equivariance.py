@@ -127,7 +127,7 @@ def measure_movements(
         )
     first = labels if labels.dim() == 1 else labels[:, 0]
     shuffle = torch.Generator().manual_seed(seed)
-    train = _half_of_each_class(first, shuffle)
+    train = _halve_each_class(first, shuffle)
     measured = []
     with evaluating(model), torch.inference_mode():
         before = _watch(model, images, labels)
@@ -182,7 +182,7 @@ def _sum_up(
     )
 
 
-def _half_of_each_class(classes: Tensor, shuffle: torch.Generator) -> Tensor:
+def _halve_each_class(classes: Tensor, shuffle: torch.Generator) -> Tensor:
     """Bool ``[B]``: every other image of each class in a random order, beginning with a chosen one."""
     order = torch.randperm(len(classes), generator=shuffle)
     train = torch.zeros(len(classes), dtype=torch.bool)

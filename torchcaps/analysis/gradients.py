@@ -60,13 +60,13 @@ def gradient_norms(model: nn.Module, batch: Batch, loss: CapsuleLoss) -> list[La
     learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if not learned:
         raise InputError("the model has no parameter that is learned, so there are no gradients to measure.")
-    with evaluating(model), torch.enable_grad(), _order_of_use(model) as used:
+    with evaluating(model), torch.enable_grad(), _find_order_of_use(model) as used:
         parts = loss(model(batch.inputs, batch.labels), batch.labels, batch.targets)
         values = torch.autograd.grad(parts.total, learned, allow_unused=True)
     gradients = dict(zip(learned, values, strict=True))
     layers, seen, position = [], set(), -1
     for name, module in model.named_modules():
-        # A part that is not called by itself, such as a routing, belongs after the one that is registered before it.
+        # A module whose forward is not called, as of a routing, comes after the module that is registered before it.
         position = used.get(module, position)
         own = [parameter for parameter in module.parameters(recurse=False) if parameter not in seen]
         seen.update(own)
@@ -76,20 +76,20 @@ def gradient_norms(model: nn.Module, batch: Batch, loss: CapsuleLoss) -> list[La
 
 
 def _measure(name: str, own: list[nn.Parameter], gradients: Mapping[nn.Parameter, Tensor | None]) -> LayerGradient:
-    gradient = _norm([gradients.get(parameter) for parameter in own])
-    weight = _norm([parameter.detach() for parameter in own])
+    gradient = _measure_norm([gradients.get(parameter) for parameter in own])
+    weight = _measure_norm([parameter.detach() for parameter in own])
     ratio = gradient / weight if weight > 0 else math.nan
     return LayerGradient(name, sum(parameter.numel() for parameter in own), gradient, weight, ratio)
 
 
-def _norm(tensors: list[Tensor | None]) -> float:
+def _measure_norm(tensors: list[Tensor | None]) -> float:
     """L2 norm of all numbers together; what is None counts as zeros."""
     dense = [tensor.to_dense() if tensor.is_sparse else tensor for tensor in tensors if tensor is not None]
     return math.sqrt(sum(float(tensor.double().square().sum()) for tensor in dense))
 
 
 @contextmanager
-def _order_of_use(model: nn.Module) -> Iterator[dict[nn.Module, int]]:
+def _find_order_of_use(model: nn.Module) -> Iterator[dict[nn.Module, int]]:
     """The order in which modules are called in this context: 0 for the first one, 1 for the next."""
     used: dict[nn.Module, int] = {}
 

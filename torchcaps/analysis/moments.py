@@ -39,7 +39,7 @@ class Shape(NamedTuple):
     thickness: Tensor
 
 
-def shape_of(images: Tensor) -> Shape:
+def measure_shape(images: Tensor) -> Shape:
     r"""Measure shapes by moments, x to the right and y downwards.
 
     What is measured is the shape at half of its brightness: q = (p / max p − 0.2) / 0.6, cut to 0 … 1. A decoder's
@@ -68,7 +68,7 @@ def shape_of(images: Tensor) -> Shape:
     if images.dim() < 2:
         raise InputError(f"pictures must have shape [..., height, width], got {tuple(images.shape)}.")
     ink, peak = images.sum(dim=(-2, -1)), images.flatten(-2).amax(dim=-1)
-    images = shapes_in(images, peak)
+    images = measure_shapes(images, peak)
     sides = (torch.arange(n, dtype=images.dtype, device=images.device) - (n - 1) / 2 for n in images.shape[-2:])
     down, right = sides  # [H], [W]
     mass = images.sum(dim=(-2, -1))
@@ -87,7 +87,7 @@ def shape_of(images: Tensor) -> Shape:
     return Shape(ink, peak, *(torch.where(seen, value, 0) for value in (x, y, *extents, -per_row, thickness)))
 
 
-def shapes_in(images: Tensor, peak: Tensor) -> Tensor:
+def measure_shapes(images: Tensor, peak: Tensor) -> Tensor:
     """The shapes without haze: 1 inside, 0 outside, and a soft edge around half of the peak."""
     low, high = EDGE
     bright = torch.where(peak > 0, peak, 1)[..., None, None]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.analysis.answers import ImageAnswers
-from torchcaps.analysis.moments import Shape, shape_of
+from torchcaps.analysis.moments import Shape, measure_shape
 from torchcaps.data.images import place
 from torchcaps.data.randomness import random_integers
 from torchcaps.errors import InputError
@@ -129,11 +129,11 @@ def pose_effects(decoder: Decoder, pose: Tensor, classes: Tensor, natural: Tenso
         change.std(dim=0, correction=0),
         torch.where(scale > STILL, mean / torch.where(scale > STILL, scale, 1), 0),
         ((change.sign() == mean.sign()) & (mean != 0)).to(change.dtype).mean(dim=0),
-        _fading(torch.cat(peaks)),
+        _measure_fading(torch.cat(peaks)),
     )
 
 
-def _fading(peaks: Tensor) -> Tensor:
+def _measure_fading(peaks: Tensor) -> Tensor:
     """``[B, D, S]`` → ``[D]``."""
     most = peaks.amax(dim=-1)
     return torch.where(most > 0, 1 - peaks.amin(dim=-1) / torch.where(most > 0, most, 1), 0).mean(dim=0)
@@ -141,7 +141,7 @@ def _fading(peaks: Tensor) -> Tensor:
 
 def properties(images: Tensor) -> Tensor:
     """The measured properties in the order of :data:`PROPERTIES`: ``[..., H, W]`` → ``[..., P]``."""
-    shape: Shape = shape_of(images)
+    shape: Shape = measure_shape(images)
     return torch.stack([getattr(shape, field) for field in PROPERTIES.values()], dim=-1)
 
 

@@ -124,7 +124,7 @@ def ngram_relevance(model: nn.Module, token_ids: Tensor, chosen: int) -> tuple[N
         for branch in branches:
             ngrams = branch.primary_capsules(vectors, mask)
             given = _share_out_branch(branch, ngrams, chosen, towards) / len(branches)  # [Q, T]
-            by_word = (given[:, None] * _shares_of_words(branch, vectors[0], ngrams.pose[0])).sum(dim=2)
+            by_word = (given[:, None] * _share_among_words(branch, vectors[0], ngrams.pose[0])).sum(dim=2)
             relevances.append(NGrams(branch.stride, by_word))
     return tuple(relevances)
 
@@ -138,18 +138,18 @@ def _share_out_branch(branch: TextBranch, ngrams: Capsules, chosen: int, towards
     assert routed.coupling is not None  # which is what was asked for
     coupling = routed.coupling.reshape(positions, types, -1)[:, :, chosen]
     pose = routed.pose.reshape(-1, towards.shape[0])[chosen]
-    got = _shares(coupling * (votes @ towards), (0, 1)) * (pose @ towards)  # [P, J]
+    got = _normalise(coupling * (votes @ towards), (0, 1)) * (pose @ towards)  # [P, J]
 
     votes = branch.windows.votes(ngrams)[0]  # [P, W, T, J, D]
     windows = branch.windows.route(ngrams).coupling
     assert windows is not None
     below = windows[0] * torch.einsum("pwtjd,pjd->pwtj", votes, parents.pose[0])
-    passed = (_shares(below, (1, 2)) * got[:, None, None]).sum(dim=3)  # [P, W, T]
+    passed = (_normalise(below, (1, 2)) * got[:, None, None]).sum(dim=3)  # [P, W, T]
     places = torch.arange(len(passed))[:, None] + torch.arange(passed.shape[1])
     return passed.new_zeros(ngrams.activation.shape[1:]).index_add(0, places.flatten(), passed.flatten(0, 1))
 
 
-def _shares_of_words(branch: TextBranch, vectors: Tensor, poses: Tensor) -> Tensor:
+def _share_among_words(branch: TextBranch, vectors: Tensor, poses: Tensor) -> Tensor:
     """How much each word of an n-gram has to do with each of its capsules ``[Q, n, T]``, from 0 to 1.
 
     Before it is squashed, a pose is Σ_k M (gate ⊙ W_k x_k) and biases, with the words x_k of the n-gram and the gates
@@ -165,7 +165,7 @@ def _shares_of_words(branch: TextBranch, vectors: Tensor, poses: Tensor) -> Tens
     return torch.where(total > 0, weight / torch.where(total > 0, total, 1), 1 / branch.ngram)
 
 
-def _shares(given: Tensor, dims: tuple[int, ...]) -> Tensor:
+def _normalise(given: Tensor, dims: tuple[int, ...]) -> Tensor:
     """Divided by the sum over the children; nothing where that is nothing."""
     total = given.sum(dim=dims, keepdim=True)
     return torch.where(total.abs() > 1e-12, given / torch.where(total == 0, 1, total), 0)

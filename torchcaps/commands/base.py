@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import TextIO
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.io import printable
+from torchcaps.io import make_printable
 
 NO_MEMORY = "there is not enough memory. Choose smaller images, a smaller model or smaller batches."
 
 
 def say(text: str = "", to: TextIO | None = None, end: str = "\n") -> None:
     """Print, with control characters spelled out: names of files and classes may come from anyone."""
-    print(printable(text), end=end, file=to, flush=True)
+    print(make_printable(text), end=end, file=to, flush=True)
 
 
 class CommandError(Exception):

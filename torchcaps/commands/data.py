@@ -57,20 +57,20 @@ def _run(arguments: argparse.Namespace) -> int:
 def _list(arguments: argparse.Namespace) -> int:
     from torchcaps.data.registry import dataset_class, list_datasets
 
-    found: dict[str, dict[str, str]] = {}
+    entries: dict[str, dict[str, str]] = {}
     for name in [*list_datasets("images"), *list_datasets("texts")]:
         cls = dataset_class(name)
-        where = _where(cls, arguments.data_dir)
-        found[name] = {"description": cls.description(), **({"where": where} if where else {})}
+        where = _find_place(cls, arguments.data_dir)
+        entries[name] = {"description": cls.description(), **({"where": where} if where else {})}
     if arguments.json:
-        say(json.dumps(found, indent=2, ensure_ascii=False))
+        say(json.dumps(entries, indent=2, ensure_ascii=False))
         return 0
-    for name, of in found.items():
-        say(f"{name:<16}{of['description']}" + (f"  [{of['where']}]" if "where" in of else ""))
+    for name, entry in entries.items():
+        say(f"{name:<16}{entry['description']}" + (f"  [{entry['where']}]" if "where" in entry else ""))
     return 0
 
 
-def _where(cls: type[Dataset], data_dir: str | None) -> str:
+def _find_place(cls: type[Dataset], data_dir: str | None) -> str:
     """Where the files of a data set are; nothing if it is made from those of another."""
     from torchcaps.data.dataset import Files, ImageDataset
     from torchcaps.data.datasets.text_benchmarks import TextBenchmark
@@ -85,14 +85,14 @@ def _where(cls: type[Dataset], data_dir: str | None) -> str:
     return next((str(place) for place in places if place.is_dir() and any(place.iterdir())), "not here")
 
 
-def _show(arguments: argparse.Namespace, found: list[Checked]) -> int:
+def _show(arguments: argparse.Namespace, splits: list[Checked]) -> int:
     """What was read of each split, and how often each class comes."""
     if arguments.json:
-        say(json.dumps({of.split: of.numbers() for of in found}, indent=2, ensure_ascii=False))
+        say(json.dumps({checked.split: checked.numbers() for checked in splits}, indent=2, ensure_ascii=False))
         return 0
-    for of in found:
-        say(f"{arguments.name} {of.split}: {of.count:,} {of.kind} of {of.size}")
-        say("  " + ", ".join(f"{label} {count:,}" for label, count in of.classes.items()))
+    for checked in splits:
+        say(f"{arguments.name} {checked.split}: {checked.count:,} {checked.kind} of {checked.size}")
+        say("  " + ", ".join(f"{label} {count:,}" for label, count in checked.classes.items()))
     return 0
 
 
@@ -101,14 +101,14 @@ def _check_texts(arguments: argparse.Namespace) -> int:
     from torchcaps.data.options import DataOptions
     from torchcaps.data.registry import make_text_dataset
 
-    found = []
+    splits = []
     for split in ("train", "test"):
         data = make_text_dataset(DataOptions(name=arguments.name)).load(split, Files(arguments.data_dir))
         counts = data.labels.sum(dim=0) if data.multi_label else data.labels.bincount(minlength=len(data.class_names))
         words = sum(map(len, data.texts)) / max(len(data), 1)
         named = {label: count for label, count in zip(data.class_names, counts.tolist(), strict=True) if count}
-        found.append(Checked(split, "texts", len(data), f"{words:.1f} words on average", named))
-    return _show(arguments, found)
+        splits.append(Checked(split, "texts", len(data), f"{words:.1f} words on average", named))
+    return _show(arguments, splits)
 
 
 def _check(arguments: argparse.Namespace, download: bool) -> int:
@@ -136,16 +136,16 @@ def _check(arguments: argparse.Namespace, download: bool) -> int:
     dataset = make_image_dataset(
         DataOptions(name=name, options={"unreadable": "skip"} if "unreadable" in option_names(cls) else {})
     )
-    found, notices = [], sys.stderr if arguments.json else sys.stdout
+    splits, notices = [], sys.stderr if arguments.json else sys.stdout
     files = Files(arguments.data_dir, download, print_progress, lambda text: say(f"  {text}", notices))
     for split in ("train", "test"):
         data = dataset.load(split, files)
         shape = dataset.evaluation_source(data, Preparation()).image_shape
         counts = data.labels.bincount(minlength=len(data.class_names)).tolist()
         named = dict(zip(data.class_names, counts, strict=True))
-        found.append(Checked(split, "images", len(data), "×".join(map(str, shape)), named))
+        splits.append(Checked(split, "images", len(data), "×".join(map(str, shape)), named))
         dataset.check_files(split, files)
-    return _show(arguments, found)
+    return _show(arguments, splits)
 
 
 DATA = Command("list, fetch or check data sets", EXAMPLES, _add_arguments, _run)

@@ -11,7 +11,7 @@ from typing import Any
 from torchcaps.commands.base import Command, say
 
 
-def info() -> dict[str, str]:
+def collect_info() -> dict[str, str]:
     """Versions, and which path serves routing and why."""
     import torch
 
@@ -22,18 +22,18 @@ def info() -> dict[str, str]:
         "torchcaps": __version__,
         "torch": f"{torch.__version__}, {torch.get_num_threads()} threads",
         "python": f"{platform.python_version()} on {platform.system()} {platform.machine()}",
-        **_backends(),
+        **_describe_backends(),
         "routings": ", ".join(list_routings()),
         "models": ", ".join(list_models()),
         "data is looked for in": ", ".join(map(str, data_folders())),
     }
 
 
-def _backends() -> dict[str, str]:
+def _describe_backends() -> dict[str, str]:
     """Who can compute each fused routing, in the order in which they are asked, and why one is passed over."""
     from torchcaps.ops.backends import list_backends, wanted_backend
 
-    found = {}
+    backends = {}
     for algorithm in dict.fromkeys(one.algorithm for one in list_backends()):
         lines = []
         last_first = list_backends()[::-1]
@@ -44,11 +44,11 @@ def _backends() -> dict[str, str]:
                 reason = one.backend.unavailable() or other
                 where = "every device" if one.device is None else f"{one.device} tensors"
                 lines.append(f"{one.backend.describe()} ({where}{f'; not used: {reason}' if reason else ''})")
-        found[f"{algorithm} routing by"] = ", else ".join(lines)
-    return found
+        backends[f"{algorithm} routing by"] = ", else ".join(lines)
+    return backends
 
 
-def models() -> dict[str, dict[str, Any]]:
+def describe_models() -> dict[str, dict[str, Any]]:
     """Every model with its parameters for MNIST, or for 10,000 words, and its first line."""
     from torchcaps import create_model, list_models
     from torchcaps.models.cnn import parameter_count
@@ -68,7 +68,7 @@ def _add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def _print_info(arguments: argparse.Namespace) -> int:
-    lines = info()
+    lines = collect_info()
     if arguments.json:
         say(json.dumps(lines, indent=2))
         return 0
@@ -79,12 +79,12 @@ def _print_info(arguments: argparse.Namespace) -> int:
 
 
 def _print_models(arguments: argparse.Namespace) -> int:
-    found = models()
+    entries = describe_models()
     if arguments.json:
-        say(json.dumps(found, indent=2, ensure_ascii=False))
+        say(json.dumps(entries, indent=2, ensure_ascii=False))
         return 0
-    for name, of in found.items():
-        say(f"{name:<22}{of['parameters']:>12,}  {of['description']}")
+    for name, entry in entries.items():
+        say(f"{name:<22}{entry['parameters']:>12,}  {entry['description']}")
     return 0
 
 

@@ -38,26 +38,26 @@ def _run(arguments: argparse.Namespace) -> int:
         from torchcaps.run import load
 
         run = load(arguments.run)
-        with _progress() as progress:
+        with _show_progress() as progress:
             report = run.explain(
                 arguments.output,
                 arguments.data,
                 data_dir=arguments.data_dir,
                 images=arguments.images,
                 seed=arguments.seed,
-                command=_command(arguments),
+                command=_format_command(arguments),
                 progress=progress,
             )
     if arguments.json:
         say(json.dumps(report.numbers, indent=2, ensure_ascii=False))
         return 0
-    for line in summary(report.numbers):
+    for line in summarise(report.numbers):
         say(line)
     say(f"Report: {report.page}")
     return 0
 
 
-def _command(arguments: argparse.Namespace) -> str:
+def _format_command(arguments: argparse.Namespace) -> str:
     """The call in full, so that it can be made again."""
     words = ["torchcaps", "explain", arguments.run]
     for name in ("output", "data", "data_dir"):
@@ -67,7 +67,7 @@ def _command(arguments: argparse.Namespace) -> str:
 
 
 @contextmanager
-def _progress() -> Iterator[StepProgress | None]:
+def _show_progress() -> Iterator[StepProgress | None]:
     """A bar on stderr, for people only."""
     if not sys.stderr.isatty():
         yield None
@@ -76,14 +76,14 @@ def _progress() -> Iterator[StepProgress | None]:
 
     with tqdm(bar_format="{desc:<16}{bar} {n_fmt}/{total_fmt}", leave=False, file=sys.stderr) as bar:
 
-        def told(name: str, done: int, total: int) -> None:
+        def tell(name: str, done: int, total: int) -> None:
             bar.total, bar.n = total, done
             bar.set_description(name)
 
-        yield told
+        yield tell
 
 
-def summary(numbers: dict[str, Any]) -> list[str]:
+def summarise(numbers: dict[str, Any]) -> list[str]:
     """The most important numbers, a line each."""
     kind = "texts" if "texts" in numbers else "images"
     lines = [
@@ -110,12 +110,12 @@ def summary(numbers: dict[str, Any]) -> list[str]:
             f"{last['polarisation'][-1]:.2f}, {dead} dead parts"
         )
     for movement in numbers.get("movements", {}).get("kinds", []):
-        probe, shuffled = (_r2(movement[name]) for name in ("probe_r2", "shuffled_r2"))
+        probe, shuffled = (_format_r2(movement[name]) for name in ("probe_r2", "shuffled_r2"))
         lines.append(f"{movement['kind']}: R² of a linear probe {probe}, with shuffled amounts {shuffled}")
     return lines
 
 
-def _r2(value: float | None) -> str:
+def _format_r2(value: float | None) -> str:
     return "not measured" if value is None else f"{value:.2f}"
 
 

@@ -33,13 +33,21 @@ def parse_with_keys(
         The options, absent if not given, and values by key; see
         :func:`~torchcaps.training.recipes.recipe_from_values`.
     """
-    from torchcaps.training.recipes import RENAMED, SECTIONS, is_free, known_keys, make_parser, parse_value, unknown_key
+    from torchcaps.training.recipes import (
+        RENAMED,
+        SECTIONS,
+        is_free,
+        list_known_keys,
+        make_parser,
+        make_unknown_key_error,
+        parse_value,
+    )
 
     parser = make_parser()
     parser.add_argument("--description", type=str, default="", help="what the experiment is")
     add_own(parser)
-    own = set(parser._option_string_actions) - {f"--{key}" for key in known_keys()}
-    words = [_in_full(word, own) for word in words]
+    own = set(parser._option_string_actions) - {f"--{key}" for key in list_known_keys()}
+    words = [_spell_in_full(word, own) for word in words]
     # What the data set and the model take is not known here: an argument for each that comes, of any plain value.
     names = [word.partition("=")[0] for word in words]
     free = list(dict.fromkeys(name for name in names if is_free(name[2:]) or name[2:] in RENAMED))
@@ -56,7 +64,7 @@ def parse_with_keys(
                 f"what is {stranger[1]!r} for? One recipe can be trained, and options have names."
             ) from None
         name = stranger[1].partition("=")[0]
-        raise CommandError(unknown_key(name[2:], (option[2:] for option in own))) from None
+        raise CommandError(make_unknown_key_error(name[2:], (option[2:] for option in own))) from None
     given: dict[str, Any] = {}
     for section in SECTIONS:
         if section in parsed:
@@ -76,7 +84,7 @@ def read_keys(words: Sequence[str]) -> dict[str, Any]:
     return parse_with_keys(words, lambda _: None)[1]
 
 
-def _in_full(word: str, own: set[str]) -> str:
+def _spell_in_full(word: str, own: set[str]) -> str:
     """A short name written out, and dashes within a key as the underscores that it has."""
     name, equals, value = word.partition("=")
     if not name.startswith("--"):
@@ -87,9 +95,9 @@ def _in_full(word: str, own: set[str]) -> str:
 
 def spell_keys(error: Exception) -> str:
     """An error's message with all keys of a recipe spelled as on the command line."""
-    from torchcaps.training.recipes import FREE, known_keys
+    from torchcaps.training.recipes import FREE, list_known_keys
 
-    keys = [*(key for key in known_keys() if "." in key), *FREE]
+    keys = [*(key for key in list_known_keys() if "." in key), *FREE]
     message = re.sub(rf"(?<![\w.-])(?=({'|'.join(map(re.escape, keys))})\b)", "--", str(error))
     option: str | None = getattr(error, "option", None)
     if option is None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from torchcaps.commands.base import Command, CommandError, say, user_errors
-from torchcaps.io import printable
+from torchcaps.io import make_printable
 
 if TYPE_CHECKING:
     from torchcaps.analysis.relevance import By
@@ -56,7 +56,7 @@ def _run(arguments: argparse.Namespace) -> int:
             _refuse_text_options(arguments)
             items: list[str] = arguments.files
         else:
-            items = _texts(arguments)
+            items = _read_texts(arguments)
         if arguments.words or arguments.html:
             if arguments.csv or arguments.json:
                 raise CommandError(
@@ -98,7 +98,7 @@ def _refuse_text_options(arguments: argparse.Namespace) -> None:
         raise CommandError("which images? torchcaps predict RUN FILE …")
 
 
-def _texts(arguments: argparse.Namespace) -> list[str]:
+def _read_texts(arguments: argparse.Namespace) -> list[str]:
     """Those of --text, then every line of the files; - is stdin. Lines without any character are left out."""
     texts = list(arguments.text)
     for name in arguments.files or ([] if texts else ["-"]):
@@ -127,16 +127,16 @@ def _print(arguments: argparse.Namespace, run: Run, answers: list[Prediction]) -
         labels = run.task.choose(answer.labels, answer.scores)
         if arguments.csv:
             numbers = [f"{scores[name]:.6f}" for name in names]
-            writer.writerow([printable(answer.item), " ".join(labels) if several else answer.label, *numbers])
+            writer.writerow([make_printable(answer.item), " ".join(labels) if several else answer.label, *numbers])
         elif arguments.json:
             line = {kind: answer.item, "label": list(labels) if several else answer.label, "scores": scores}
             say(json.dumps(line, ensure_ascii=False))
         else:
             best = ", ".join(f"{name} {score:.3f}" for name, score in list(scores.items())[:3])
-            say(f"{_short(answer.item) if kind == 'text' else answer.item}: {best}")
+            say(f"{_shorten(answer.item) if kind == 'text' else answer.item}: {best}")
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:59]}…"
 
 

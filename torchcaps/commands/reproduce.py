@@ -56,7 +56,7 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     from torchcaps.experiments import get_experiment
     from torchcaps.experiments.base import Context
     from torchcaps.experiments.plots import plot  # first of all: without matplotlib nothing is trained in vain
-    from torchcaps.experiments.run import output_name, reproduce
+    from torchcaps.experiments.run import name_output, reproduce
     from torchcaps.progress import bars
     from torchcaps.training.callbacks import TrainingStopped
     from torchcaps.training.checkpoints import Interrupted
@@ -65,30 +65,30 @@ def _reproduce(arguments: argparse.Namespace) -> int:
         experiment = get_experiment(arguments.name)
     except ValueError as error:
         raise CommandError(error) from error
-    setting = _setting(arguments, experiment)
+    setting = _make_setting(arguments, experiment)
     folder = Path(arguments.output)
     folder.mkdir(parents=True, exist_ok=True)
     try:
         tell = None if arguments.json else say
-        note = functools.partial(typed_for, experiment, setting)
+        note = functools.partial(spell_setting, experiment, setting)
         rows = reproduce(experiment, setting, folder, tell, sys.stderr.isatty(), arguments.again, note)
     except (Interrupted, KeyboardInterrupt) as stop:
         raise CommandError("stopped; the same command goes on from here.", code=130) from stop
     except TrainingStopped as stop:
         raise CommandError(stop) from stop
-    files = _write(experiment, rows, folder / output_name(experiment, setting))
+    files = _write(experiment, rows, folder / name_output(experiment, setting))
     plot(experiment, rows, files[-1])
     if experiment.extras is not None:
         files += experiment.extras(Context(setting, bars()), folder)
     if arguments.json:
-        say(json.dumps(_numbers(experiment, rows), indent=2, ensure_ascii=False))
+        say(json.dumps(_list_numbers(experiment, rows), indent=2, ensure_ascii=False))
     else:
         _show(experiment, rows)
         say(f"Written: {', '.join(map(str, files))}")
     return 0
 
 
-def _setting(arguments: argparse.Namespace, experiment: Experiment) -> Setting:
+def _make_setting(arguments: argparse.Namespace, experiment: Experiment) -> Setting:
     from torchcaps.data.synthetic.composed import DIGIT_SETS
     from torchcaps.experiments.run import make_setting
 
@@ -104,7 +104,7 @@ def _setting(arguments: argparse.Namespace, experiment: Experiment) -> Setting:
     return make_setting(experiment, arguments.budget, seeds, arguments.data, arguments.data_dir, arguments.epochs)
 
 
-def typed_for(experiment: Experiment, setting: Setting, trial: Trial) -> Row:
+def spell_setting(experiment: Experiment, setting: Setting, trial: Trial) -> Row:
     """What a user would type for the row of a trial, and for each of its trainings."""
     from torchcaps.experiments.base import key_text
 
@@ -122,13 +122,13 @@ def typed_for(experiment: Experiment, setting: Setting, trial: Trial) -> Row:
 
 def _write(experiment: Experiment, rows: list[Row], name: Path) -> list[Path]:
     """Table and CSV; returns also where the picture belongs."""
-    from torchcaps.experiments.run import csv_text
+    from torchcaps.experiments.run import format_csv
     from torchcaps.experiments.tables import markdown
     from torchcaps.io import write_text
 
     files = [name.parent / f"{name.name}.{ending}" for ending in ("md", "csv", "png")]
     write_text(files[0], f"# {experiment.title}\n\n{markdown(experiment, rows)}")
-    write_text(files[1], csv_text(rows))
+    write_text(files[1], format_csv(rows))
     return files
 
 
@@ -136,29 +136,29 @@ def _show(experiment: Experiment, rows: list[Row]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from torchcaps.experiments.tables import body, headings, how_measured
+    from torchcaps.experiments.tables import describe_measurement, list_headings, list_lines
 
     table = Table(title=experiment.title)
-    for number, heading in enumerate(headings(experiment, rows)):
+    for number, heading in enumerate(list_headings(experiment, rows)):
         table.add_column(heading, justify="left" if number == 0 else "right", overflow="fold")
-    for line in body(experiment, rows):
+    for line in list_lines(experiment, rows):
         table.add_row(*line)
     console = Console(highlight=False, markup=False)
     console.print(table)
-    console.print(f"{experiment.question} {how_measured(rows)}\n{experiment.credit}", soft_wrap=True)
+    console.print(f"{experiment.question} {describe_measurement(rows)}\n{experiment.credit}", soft_wrap=True)
 
 
-def _numbers(experiment: Experiment, rows: list[Row]) -> dict[str, Any]:
-    from torchcaps.experiments.tables import cell, variants
+def _list_numbers(experiment: Experiment, rows: list[Row]) -> dict[str, Any]:
+    from torchcaps.experiments.tables import list_variants, measure_cell
 
     def number(variant: str, key: int) -> dict[str, Any]:
         column = experiment.columns[key]
-        found = cell(rows, variant, column)
-        return {**(found._asdict() if found else {}), "published": column.published.get(variant)}
+        measured = measure_cell(rows, variant, column)
+        return {**(measured._asdict() if measured else {}), "published": column.published.get(variant)}
 
     table = {
         variant: {column.key: number(variant, index) for index, column in enumerate(experiment.columns)}
-        for variant in variants(rows)
+        for variant in list_variants(rows)
     }
     return {"experiment": experiment.name, "variants": table, "rows": rows}
 

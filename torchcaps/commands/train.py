@@ -77,7 +77,7 @@ def _run(arguments: argparse.Namespace) -> int:
         parser.print_help()
         return 0
     with user_errors(spell_keys):
-        recipe, name = _recipe(arguments)
+        recipe, name = _make_recipe(arguments)
     if arguments.print_config:
         import yaml
 
@@ -86,7 +86,7 @@ def _run(arguments: argparse.Namespace) -> int:
     return _train(arguments, recipe, name)
 
 
-def _recipe(arguments: argparse.Namespace) -> tuple[Recipe, str]:
+def _make_recipe(arguments: argparse.Namespace) -> tuple[Recipe, str]:
     """The recipe to run and a name for its folder."""
     from torchcaps.training.recipes import recipe_from_file
     from torchcaps.training.runs import read_run_recipe

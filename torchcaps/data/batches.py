@@ -14,7 +14,7 @@ from torchcaps.errors import DataError
 class TrainingBatches:
     """Shuffled batches. Everything follows from seed, epoch and position, so an epoch can be taken up anywhere.
 
-    Items that would not fill the last batch are left out of an epoch, other ones of every epoch. With several
+    Items that would not fill the last batch are left out; which ones, changes from epoch to epoch. With several
     processes, each gets its part of the same global batches.
 
     Args:

@@ -60,9 +60,9 @@ def require_file(
     data_set: str, folders: Sequence[Path], file: RemoteFile, download: bool, progress: DownloadProgress | None = None
 ) -> Path:
     """A data set's file, found in one of the folders or else downloaded to the first of them."""
-    found = find_file(folders, file.name)
-    if found is not None:
-        return found
+    path = find_file(folders, file.name)
+    if path is not None:
+        return path
     if download:
         return fetch(file, folders[0], progress)
     looked = "\n  ".join(str(folder / file.name) for folder in folders)

@@ -56,7 +56,7 @@ def check_class_names(names: Sequence[str], where: object) -> tuple[str, ...]:
     return tuple(names)
 
 
-def stratified_cut(labels: Tensor, seed: int) -> Tensor:
+def cut_stratified(labels: Tensor, seed: int) -> Tensor:
     """Which items are kept for the test when it gets a fifth of each class, drawn by seed.
 
     A class with two or more items gives at least one; a single item stays in training. The draw of a class depends on
@@ -85,7 +85,7 @@ def read_image_arrays(path: str | os.PathLike[str], split: str, *, seed: int = 0
     """Read images and labels from an .npz file with the arrays ``x`` and ``y``.
 
     The file may also hold ``x_test`` and ``y_test``, which are then the test images; without them, a fifth of each
-    class is kept for the test (see :func:`stratified_cut`). It may hold ``class_names``, unicode strings. Pickled
+    class is kept for the test (see :func:`cut_stratified`). It may hold ``class_names``, unicode strings. Pickled
     objects are never loaded.
 
     Args:
@@ -106,7 +106,7 @@ def read_image_arrays(path: str | os.PathLike[str], split: str, *, seed: int = 0
     """
     check_split(split)
     arrays = _read_arrays(Path(path))
-    names = name_classes(arrays["y"], f"y in {path}", _given_names(arrays, path))
+    names = name_classes(arrays["y"], f"y in {path}", _read_names(arrays, path))
     labels = number_labels(arrays["y"], names, f"y in {path}")
     given = "x_test" in arrays
     if given:  # also looked at when training is asked for: an error should come before the training, not after
@@ -123,8 +123,8 @@ def read_image_arrays(path: str | os.PathLike[str], split: str, *, seed: int = 0
 
 
 def cut_split(images: ImageSet, split: str, where: object, seed: int = 0) -> ImageSet:
-    """The training or the test images of a set that is not cut into these yet; see :func:`stratified_cut`."""
-    tested = stratified_cut(images.labels, seed)
+    """The training or the test images of a set that is not cut into these yet; see :func:`cut_stratified`."""
+    tested = cut_stratified(images.labels, seed)
     if split == "test" and not bool(tested.any()):
         raise DataError(NO_TEST.format(where))
     return images[tested if split == "test" else ~tested]
@@ -163,7 +163,7 @@ def check_pair(images: ArrayHeader, labels: ArrayHeader, x: str, y: str) -> None
         )
 
 
-def _given_names(arrays: dict[str, NDArray[Any]], path: str | os.PathLike[str]) -> list[str] | None:
+def _read_names(arrays: dict[str, NDArray[Any]], path: str | os.PathLike[str]) -> list[str] | None:
     """The names of the classes that a file has."""
     if "class_names" not in arrays:
         return None

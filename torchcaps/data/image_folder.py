@@ -18,7 +18,7 @@ from torchcaps.data.image_arrays import (
     NO_TEST,
     SPLITS,
     check_class_names,
-    stratified_cut,
+    cut_stratified,
 )
 from torchcaps.data.images import ImageSet, check_split
 from torchcaps.data.pictures import UnreadableError, fit_image, open_image, require_pillow
@@ -101,7 +101,7 @@ def read_image_folder(
 
     If the folder holds ``train/`` and ``test/``, each with class folders, these are the splits and all else in it is
     ignored. Otherwise a fifth of each class is kept for the test, see
-    :func:`~torchcaps.data.image_arrays.stratified_cut`. Images may lie deeper inside a class folder; hidden files and
+    :func:`~torchcaps.data.image_arrays.cut_stratified`. Images may lie deeper inside a class folder; hidden files and
     folders, and images outside the class folders, are ignored. The shape is the same for both splits: one channel if
     all images are grey, else three; the size that all have if it is at most 64 pixels, else 32 x 32, to which
     :func:`fit_image` brings them.
@@ -132,12 +132,12 @@ def read_image_folder(
     require_pillow()
     root = Path(path)
     files, names = _list_files(root, seed, class_names)
-    looks, bad = _each(_look, [file.name for file in files], root)
+    looks, bad = _run_each(_look, [file.name for file in files], root)
     wanted = [file for file in files if file.split == split]
     if not wanted:
         raise DataError(NO_TEST.format(root))
     images, more_bad = _read_all(
-        root, [file.name for file in wanted if file.name not in bad], _shape(looks, image_size)
+        root, [file.name for file in wanted if file.name not in bad], _read_shape(looks, image_size)
     )
     bad |= more_bad
     if bad and unreadable == "refuse":
@@ -164,7 +164,7 @@ def _look(path: Path) -> _Look:
         return _Look(grey, ImageOps.exif_transpose(image).size if small else None)
 
 
-def _each(function: Callable[[Path], Result], names: list[str], root: Path) -> tuple[list[Result], dict[str, str]]:
+def _run_each(function: Callable[[Path], Result], names: list[str], root: Path) -> tuple[list[Result], dict[str, str]]:
     """Results of a function for the files that it can read, in their order, and the others' names with the reasons."""
 
     def attempt(name: str) -> Result | UnreadableError:
@@ -181,7 +181,7 @@ def _each(function: Callable[[Path], Result], names: list[str], root: Path) -> t
     return [result for result in results if not isinstance(result, UnreadableError)], bad
 
 
-def _shape(looks: list[_Look], image_size: int | None) -> tuple[int, int, int]:
+def _read_shape(looks: list[_Look], image_size: int | None) -> tuple[int, int, int]:
     """Channels, height and width for images of these looks."""
     channels = 1 if all(look.grey for look in looks) else 3
     if image_size is not None:
@@ -202,7 +202,7 @@ def _read_all(root: Path, names: list[str], shape: tuple[int, int, int]) -> tupl
         with open_image(path) as image:
             images[place[path]] = fit_image(image, shape)
 
-    _, bad = _each(read, names, root)
+    _, bad = _run_each(read, names, root)
     return images[[index for index, name in enumerate(names) if name not in bad]] if bad else images, bad
 
 
@@ -217,13 +217,13 @@ def _refuse(root: Path, bad: dict[str, str], total: int) -> NoReturn:
 
 def _list_files(root: Path, seed: int, class_names: Sequence[str] | None) -> tuple[list[_File], tuple[str, ...]]:
     """All files of both splits, sorted by class folder and name, and the names of the classes."""
-    parts = _parts(root)
-    found = parts.get("", parts.get("train", {}))
-    extra = sorted(set(parts.get("test", found)) - set(found))
+    parts = _list_parts(root)
+    classes = parts.get("", parts.get("train", {}))
+    extra = sorted(set(parts.get("test", classes)) - set(classes))
     if extra:
         raise DataError(f"test/ in {root} has classes that train/ lacks: {', '.join(extra)}. Add them to train/ too.")
-    names = check_class_names(list(found) if class_names is None else class_names, root)
-    unknown = sorted(set(found) - set(names))
+    names = check_class_names(list(classes) if class_names is None else class_names, root)
+    unknown = sorted(set(classes) - set(names))
     if unknown:
         raise DataError(f"{root} has folders that are none of the classes {list(names)}: {', '.join(unknown)}.")
     empty = [f"{part}/{name}".strip("/") for part in parts for name, inside in parts[part].items() if not inside]
@@ -235,52 +235,52 @@ def _list_files(root: Path, seed: int, class_names: Sequence[str] | None) -> tup
     number = {name: index for index, name in enumerate(names)}
     files = [_File(file, number[name], part) for part in parts for name in parts[part] for file in parts[part][name]]
     if "" in parts:
-        tested = stratified_cut(torch.tensor([file.label for file in files]), seed).tolist()
+        tested = cut_stratified(torch.tensor([file.label for file in files]), seed).tolist()
         files = [file._replace(split=SPLITS[test]) for file, test in zip(files, tested, strict=True)]
     return files, names
 
 
-def _parts(root: Path) -> dict[str, dict[str, list[str]]]:
+def _list_parts(root: Path) -> dict[str, dict[str, list[str]]]:
     """The files of each class of "train" and "test", or of "" if they are not yet cut into these."""
     if not root.exists():
         raise DataError(f"there is no folder {root}. Give the path of a folder with one folder of images per class.")
     if not root.is_dir():
         raise DataError(f"{root} is not a folder. Give a folder that has one folder of images per class.")
-    folders = _subfolders(root)
-    if all(split in folders and _subfolders(root / split) for split in SPLITS):
-        return {split: _class_files(root, split) for split in SPLITS}
+    folders = _list_subfolders(root)
+    if all(split in folders and _list_subfolders(root / split) for split in SPLITS):
+        return {split: _list_class_files(root, split) for split in SPLITS}
     if folders and {folder.lower() for folder in folders} <= SPLIT_LIKE:  # classes they would silently become
         raise DataError(
             f"{root} has the folders {', '.join(folders)}, which look like splits, not classes. Name them train/ and "
             "test/ and put one folder of images per class into each, or put the class folders directly into it."
         )
-    return {"": _class_files(root, "")}
+    return {"": _list_class_files(root, "")}
 
 
-def _subfolders(folder: Path) -> list[str]:
+def _list_subfolders(folder: Path) -> list[str]:
     return sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith("."))
 
 
-def _class_files(root: Path, part: str) -> dict[str, list[str]]:
+def _list_class_files(root: Path, part: str) -> dict[str, list[str]]:
     """The images of each class folder in a part of the root, as sorted names relative to the root."""
     place = root / part
-    found = {name: _images_below(root, place / name) for name in _subfolders(place)}
-    if not found and any(entry.suffix.lower() in EXTENSIONS for entry in place.iterdir()):
+    images = {name: _list_images(root, place / name) for name in _list_subfolders(place)}
+    if not images and any(entry.suffix.lower() in EXTENSIONS for entry in place.iterdir()):
         raise DataError(f"{place} has images but no class folders. Put the images into one folder per class.")
-    if not any(found.values()):
+    if not any(images.values()):
         raise DataError(
             f"{place} holds no images at all. Put one folder per class into it, with images ({', '.join(EXTENSIONS)})."
         )
-    return found
+    return images
 
 
-def _images_below(root: Path, folder: Path) -> list[str]:
+def _list_images(root: Path, folder: Path) -> list[str]:
     def refuse(error: OSError) -> NoReturn:
         raise DataError(f"{error.filename} cannot be opened: {error.strerror}.") from error
 
-    found = []
+    paths = []
     for place, folders, files in os.walk(folder, onerror=refuse):
         folders[:] = [name for name in folders if not name.startswith(".")]
         images = [name for name in files if not name.startswith(".") and name.lower().endswith(EXTENSIONS)]
-        found += [(Path(place) / name).relative_to(root).as_posix() for name in images]
-    return sorted(found)  # as text: the order of paths differs between systems
+        paths += [(Path(place) / name).relative_to(root).as_posix() for name in images]
+    return sorted(paths)  # as text: the order of paths differs between systems

@@ -11,12 +11,12 @@ from torch import Tensor
 
 from torchcaps.data.randomness import random_integers
 from torchcaps.errors import DataError
-from torchcaps.io import printable
+from torchcaps.io import make_printable
 
 
 def check_names(names: Sequence[str]) -> None:
     """Refuse names of classes that would command a terminal, or break a line of a table."""
-    strange = next((name for name in names if "\n" in name or printable(name) != name), None)
+    strange = next((name for name in names if "\n" in name or make_printable(name) != name), None)
     if strange is not None:
         raise DataError(f"the class {strange!r:.60} has characters in its name that cannot be shown. Rename it.")
 

@@ -99,7 +99,7 @@ class MemoryTexts(TextDataset):
         return self.train if split == "train" else self.test
 
 
-def image_set(data: Any, class_names: Sequence[str] | None = None) -> ImageSet:
+def make_image_set(data: Any, class_names: Sequence[str] | None = None) -> ImageSet:
     """Make an image set of whatever holds images and labels.
 
     Args:
@@ -136,7 +136,7 @@ def image_set(data: Any, class_names: Sequence[str] | None = None) -> ImageSet:
     return ImageSet(to_pixels(pixels, "the images"), number_labels(values, names, "the data"), names)
 
 
-def text_set(data: Any, class_names: Sequence[str] | None = None, lower: bool = True) -> TextSet:
+def make_text_set(data: Any, class_names: Sequence[str] | None = None, lower: bool = True) -> TextSet:
     """Make a text set of texts and their labels.
 
     Args:
@@ -152,7 +152,7 @@ def text_set(data: Any, class_names: Sequence[str] | None = None, lower: bool = 
         return data
     if not (isinstance(data, (tuple, list)) and len(data) == 2):
         raise DataError(f"texts cannot be made of a {type(data).__name__}. Give a pair (texts, labels) of lists.")
-    texts, labels = list(data[0]), [_label_text(label) for label in _as_list(data[1])]
+    texts, labels = list(data[0]), [_format_label(label) for label in _as_list(data[1])]
     wrong = next((text for text in texts if not isinstance(text, str)), None)
     if wrong is not None:
         raise DataError(f"a text must be a string, got {wrong!r:.60}.")
@@ -182,7 +182,7 @@ def _stack_items(items: Any) -> tuple[NDArray[Any], list[Any]]:
         item = items[index]
         if not (isinstance(item, (tuple, list)) and len(item) == 2):
             raise DataError(f"item {index} of the data is no pair of an image and a label: {item!r:.60}. {EXPECTED}")
-        images.append(_one_image(item[0], index))
+        images.append(_convert_image(item[0], index))
         labels.append(item[1].item() if isinstance(item[1], (Tensor, np.generic)) else item[1])
         if images[-1].shape != images[0].shape:
             raise DataError(
@@ -194,7 +194,7 @@ def _stack_items(items: Any) -> tuple[NDArray[Any], list[Any]]:
     return np.stack(images), labels
 
 
-def _one_image(image: Any, index: int) -> NDArray[Any]:
+def _convert_image(image: Any, index: int) -> NDArray[Any]:
     """An image as an array ``[H, W]`` or ``[C, H, W]``, from an array also ``[H, W, C]``."""
     import numpy as np
 
@@ -239,7 +239,7 @@ def _as_list(labels: Any) -> list[Any]:
     return list(labels.tolist()) if hasattr(labels, "tolist") else list(labels)
 
 
-def _label_text(label: Any) -> str:
+def _format_label(label: Any) -> str:
     if isinstance(label, bool) or not isinstance(label, (str, int)):
         raise DataError(f"a label must be a string or a whole number, got {label!r:.60}.")
     return str(label)
@@ -251,16 +251,16 @@ def make_memory_dataset(
     """A data set of data in memory: images, or texts if the data has strings.
 
     Args:
-        data: to train on, as :func:`image_set` or :func:`text_set` takes it.
+        data: to train on, as :func:`make_image_set` or :func:`make_text_set` takes it.
         test: to test on; not given: a fifth of each class.
         kind: images or texts; not given: as the data looks.
         class_names: the classes in the order of their numbers; not given: the data's own.
     """
     if kind == "texts" or (kind is None and _has_texts(data)):
-        texts = text_set(data, class_names)
-        return MemoryTexts(texts, None if test is None else text_set(test, texts.class_names))
-    images = image_set(data, class_names)
-    return MemoryImages(images, None if test is None else image_set(test, images.class_names))
+        texts = make_text_set(data, class_names)
+        return MemoryTexts(texts, None if test is None else make_text_set(test, texts.class_names))
+    images = make_image_set(data, class_names)
+    return MemoryImages(images, None if test is None else make_image_set(test, images.class_names))
 
 
 def is_picture(item: Any) -> bool:

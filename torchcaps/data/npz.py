@@ -49,7 +49,7 @@ def read_headers(path: Path, advice: str) -> dict[str, ArrayHeader]:
     try:
         with zipfile.ZipFile(path) as archive:
             return {
-                part.filename.removesuffix(".npy"): _header(archive, part)
+                part.filename.removesuffix(".npy"): _read_header(archive, part)
                 for part in archive.infolist()
                 if part.filename.endswith(".npy")
             }
@@ -59,17 +59,17 @@ def read_headers(path: Path, advice: str) -> dict[str, ArrayHeader]:
         ) from error
 
 
-def _header(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> ArrayHeader:
+def _read_header(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> ArrayHeader:
     import numpy as np
 
     with archive.open(part) as file:
         version = np.lib.format.read_magic(file)
         read: Any = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, _, dtype = read(_short(file))
+        shape, _, dtype = read(_shorten(file))
     return ArrayHeader(tuple(shape), dtype)
 
 
-def _short(file: IO[bytes]) -> IO[bytes]:
+def _shorten(file: IO[bytes]) -> IO[bytes]:
     """The beginning of a file: a header is not longer."""
     from io import BytesIO
 

@@ -55,20 +55,20 @@ class Inside(NamedTuple):
     scans: int = 1
 
 
-def inside(content: bytes) -> Inside:
+def look_inside(content: bytes) -> Inside:
     """What matters of an image file.
 
     Raises:
         UnreadableError: it has more parts than any picture needs.
     """
     if content.startswith(_PNG):
-        return _inside_png(content)
+        return _look_inside_png(content)
     if content.startswith(_JPEG):
-        return _inside_jpeg(content)
+        return _look_inside_jpeg(content)
     return Inside(content)
 
 
-def _inside_png(content: bytes) -> Inside:
+def _look_inside_png(content: bytes) -> Inside:
     kept, turn, place = [_PNG], None, len(_PNG)
     for _ in range(MOST_PARTS):
         if place >= len(content):
@@ -86,9 +86,9 @@ def _inside_png(content: bytes) -> Inside:
     return Inside(b"".join(kept), turn)
 
 
-def _inside_jpeg(content: bytes) -> Inside:
+def _look_inside_jpeg(content: bytes) -> Inside:
     kept, turn, scans = [content[:2]], None, 1
-    for number, (kind, start, end) in enumerate(_segments(content)):
+    for number, (kind, start, end) in enumerate(_find_segments(content)):
         if kind in (_SCAN, _END):
             kept.append(content[start:])
             if content.count(b"\xff\xda", end):  # perhaps in what is no scan, such as a film behind a photograph
@@ -108,21 +108,21 @@ def _inside_jpeg(content: bytes) -> Inside:
 def _count(content: bytes) -> int:
     """How often a JPEG file goes over its pixels."""
     scans = 0
-    for number, (kind, _, _) in enumerate(_segments(content)):
+    for number, (kind, _, _) in enumerate(_find_segments(content)):
         scans += kind == _SCAN
         if scans > MOST_SCANS or number > MOST_PARTS:
             raise UnreadableError(f"it goes over its pixels more than {MOST_SCANS} times")
     return scans
 
 
-def _segments(content: bytes) -> Iterator[tuple[int, int, int]]:
+def _find_segments(content: bytes) -> Iterator[tuple[int, int, int]]:
     """Marker, begin and end of each segment of a JPEG file, up to the end of the picture, as libjpeg sees them."""
     place = 2
-    while (found := _MARKER.search(content, place)) is not None:
-        kind, place = content[found.end() - 1], found.end()
+    while (marker := _MARKER.search(content, place)) is not None:
+        kind, place = content[marker.end() - 1], marker.end()
         length = 0 if kind in (_START, _END) else int.from_bytes(content[place : place + 2], "big")
         place += length
-        yield kind, found.end() - 2, place
+        yield kind, marker.end() - 2, place
         if kind == _END or (length < 2 and kind != _START):
             return
 
@@ -132,8 +132,8 @@ def read_turn(remarks: bytes) -> int | None:
     exif = remarks.removeprefix(b"Exif\0\0")
     order = {b"II\x2a\0": "<", b"MM\0\x2a": ">"}.get(exif[:4])
     if order is None:
-        found = _XMP.search(remarks)
-        return int(found[1]) if found else None
+        match = _XMP.search(remarks)
+        return int(match[1]) if match else None
     try:
         (place,) = struct.unpack_from(f"{order}I", exif, 4)
         (count,) = struct.unpack_from(f"{order}H", exif, place)
@@ -147,7 +147,7 @@ def read_turn(remarks: bytes) -> int | None:
     return None
 
 
-def exif_of(turn: int) -> bytes:
+def make_exif(turn: int) -> bytes:
     """EXIF data that says nothing but how a picture is to be turned."""
     return b"Exif\0\0II\x2a\0" + struct.pack("<IHHHIII", 8, 1, 0x0112, 3, 1, turn, 0)
 
@@ -167,32 +167,32 @@ class Pieces(BytesIO):
         return super().read(size)
 
 
-def require_modest(image: Pillow.Image, found: Inside, most_pixels: int | None) -> None:
+def require_modest(image: Pillow.Image, contents: Inside, most_pixels: int | None) -> None:
     """Raise if an image that is open, but not decoded, would take too long or too much memory."""
     pixels = image.width * image.height
     if (most_pixels and pixels > most_pixels) or max(image.size) > MOST_ALONG:
         raise UnreadableError("it has too many pixels (a decompression bomb?)")
-    if found.scans > 1 and found.scans * pixels > MOST_SCANNED:
-        raise UnreadableError(f"it goes over {pixels:,} pixels {found.scans} times")
+    if contents.scans > 1 and contents.scans * pixels > MOST_SCANNED:
+        raise UnreadableError(f"it goes over {pixels:,} pixels {contents.scans} times")
     size = _BYTES.get(image.mode, 4)
-    if found.scans > 1:
+    if contents.scans > 1:
         size += 2 * len(image.getbands())  # all coefficients are kept until the last scan
     if image.format == "BMP" and image.info.get("compression") in (1, 2):
         size = 64  # decoded by a loop of Python, pixel by pixel: it is the time that counts
     if image.format == "WEBP":
         size = 16  # the decoder has a picture, two of the animation, and gives a copy
-    needed = (image.width * size + 12) * image.height + 2 * len(found.content)  # Pillow has a pointer to each row
+    needed = (image.width * size + 12) * image.height + 2 * len(contents.content)  # Pillow has a pointer to each row
     if image.format == "WEBP":
-        needed += _tables_of_webp(image, found.content)
+        needed += _count_table_bytes(image, contents.content)
     if needed > MOST_BYTES:
         raise UnreadableError(
             f"it has too many pixels, {image.width}×{image.height}: more than {MOST_BYTES:,} bytes may be needed"
         )
 
 
-def _tables_of_webp(image: Pillow.Image, content: bytes) -> int:
+def _count_table_bytes(image: Pillow.Image, content: bytes) -> int:
     """Bytes that tables of codes may take: without loss every 4×4 pixels may have their own, of 20 bits or more."""
-    sizes = [int.from_bytes(found[1], "little") for found in islice(_LOSSLESS.finditer(content), MOST_TAGS)]
+    sizes = [int.from_bytes(match[1], "little") for match in islice(_LOSSLESS.finditer(content), MOST_TAGS)]
     packed = len(content) if len(sizes) == MOST_TAGS else min(max(sizes, default=0), len(content))
     tables = min(packed * 8 // 20, -(-image.width // 4) * -(-image.height // 4), 65_536)
     return 5_700 * tables + 115 * packed  # of the shortest codes, and what longer ones add

@@ -12,9 +12,17 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from torchcaps.data.picture_files import MOST_BYTES, Pieces, UnreadableError, exif_of, inside, read_turn, require_modest
+from torchcaps.data.picture_files import (
+    MOST_BYTES,
+    Pieces,
+    UnreadableError,
+    look_inside,
+    make_exif,
+    read_turn,
+    require_modest,
+)
 from torchcaps.errors import DataError, FileError
-from torchcaps.io import printable, read_bytes
+from torchcaps.io import make_printable, read_bytes
 
 if TYPE_CHECKING:
     from PIL import Image as Pillow
@@ -26,8 +34,8 @@ __all__ = [
     "open_image",
     "read_image",
     "require_pillow",
-    "smaller",
-    "upright",
+    "shrink",
+    "turn_upright",
 ]
 
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP")
@@ -80,8 +88,8 @@ def fit_image(image: Pillow.Image, shape: tuple[int, int, int]) -> Tensor:
     channels, height, width = shape
     if channels not in (1, 3):
         raise DataError(f"an image file gives 1 (grey) or 3 (RGB) channels, but {channels} are asked for.")
-    image = smaller(image, max(LARGEST_SIDE, 4 * height, 4 * width))
-    fitted = _opaque(image).convert("L" if channels == 1 else "RGB")
+    image = shrink(image, max(LARGEST_SIDE, 4 * height, 4 * width))
+    fitted = _make_opaque(image).convert("L" if channels == 1 else "RGB")
     scale = min(width / fitted.width, height / fitted.height)
     size = max(1, round(fitted.width * scale)), max(1, round(fitted.height * scale))
     if size != fitted.size:
@@ -92,7 +100,7 @@ def fit_image(image: Pillow.Image, shape: tuple[int, int, int]) -> Tensor:
     return pixels.reshape(height, width, channels).permute(2, 0, 1).contiguous()
 
 
-def smaller(image: Pillow.Image, side: int = LARGEST_SIDE) -> Pillow.Image:
+def shrink(image: Pillow.Image, side: int = LARGEST_SIDE) -> Pillow.Image:
     """The image upright, with at most so many pixels in each direction; if it had more, grey, RGB or RGBA with 8 bits.
 
     It is shrunk tile by tile: nothing else of the image's own size is ever made.
@@ -101,31 +109,31 @@ def smaller(image: Pillow.Image, side: int = LARGEST_SIDE) -> Pillow.Image:
 
     image.draft(None, (side, side))  # a JPEG file can be decoded at a half, a quarter or an eighth
     if max(image.size) <= side:
-        return upright(image)
+        return turn_upright(image)
     factor = max(image.size) // side  # so many pixels in each direction are averaged
     step = max(1, LARGEST_SIDE // factor) * factor
-    found = None
+    shrunk = None
     for top in range(0, image.height, step):
         for left in range(0, image.width, step):
             box = left, top, min(left + step, image.width), min(top + step, image.height)
-            tile = _eight_bits(image.crop(box)).reduce(factor)
-            if found is None:
-                found = Image.new(tile.mode, (-(-image.width // factor), -(-image.height // factor)))
-            found.paste(tile, (left // factor, top // factor))
-    assert found is not None
-    found.thumbnail((side, side))
-    found.info = {key: value for key, value in image.info.items() if key == "exif"}
-    return upright(found)
+            tile = _reduce_to_eight_bits(image.crop(box)).reduce(factor)
+            if shrunk is None:
+                shrunk = Image.new(tile.mode, (-(-image.width // factor), -(-image.height // factor)))
+            shrunk.paste(tile, (left // factor, top // factor))
+    assert shrunk is not None
+    shrunk.thumbnail((side, side))
+    shrunk.info = {key: value for key, value in image.info.items() if key == "exif"}
+    return turn_upright(shrunk)
 
 
-def upright(image: Pillow.Image) -> Pillow.Image:
+def turn_upright(image: Pillow.Image) -> Pillow.Image:
     """The image turned as its EXIF data says."""
     from PIL import ImageOps
 
     return ImageOps.exif_transpose(image)
 
 
-def _eight_bits(image: Pillow.Image) -> Pillow.Image:
+def _reduce_to_eight_bits(image: Pillow.Image) -> Pillow.Image:
     """Grey, RGB or RGBA, of which means can be taken."""
     import numpy as np
     from PIL import Image
@@ -140,13 +148,13 @@ def _eight_bits(image: Pillow.Image) -> Pillow.Image:
     return image.convert("L" if image.mode in ("1", "L") else "RGB")
 
 
-def _opaque(image: Pillow.Image) -> Pillow.Image:
+def _make_opaque(image: Pillow.Image) -> Pillow.Image:
     """The image upright, with 8 bits per channel, transparency laid over black."""
     from PIL import Image
 
-    image = upright(image)
+    image = turn_upright(image)
     if image.mode.startswith("I"):
-        return _eight_bits(image)
+        return _reduce_to_eight_bits(image)
     if image.has_transparency_data:
         coloured = image.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", coloured.size, (0, 0, 0, 255)), coloured).convert("RGB")
@@ -179,10 +187,10 @@ def open_image(
         content = source.getvalue() if isinstance(source, BytesIO) else read_bytes(source, MOST_BYTES // 2)
         if not content:
             raise UnreadableError("the file is empty")
-        found = inside(content)
-        with Image.open(Pieces(found.content), formats=formats) as image:
-            require_modest(image, found, most_pixels or Image.MAX_IMAGE_PIXELS)  # Pillow only warns up to twice that
-            _forget_remarks(image, found.turn)
+        contents = look_inside(content)
+        with Image.open(Pieces(contents.content), formats=formats) as image:
+            require_modest(image, contents, most_pixels or Image.MAX_IMAGE_PIXELS)  # Pillow only warns up to twice that
+            _forget_remarks(image, contents.turn)
             yield image
     except (UnreadableError, DataError):
         raise
@@ -195,7 +203,7 @@ def open_image(
     except Exception as error:  # damaged files make Pillow's decoders raise many kinds
         text = error.strerror if isinstance(error, OSError) else None
         said = " ".join((text or str(error) or type(error).__name__).split())
-        raise UnreadableError(printable(said)[:200].rstrip(".")) from error
+        raise UnreadableError(make_printable(said)[:200].rstrip(".")) from error
 
 
 def _forget_remarks(image: Pillow.Image, turn: int | None) -> None:
@@ -205,4 +213,4 @@ def _forget_remarks(image: Pillow.Image, turn: int | None) -> None:
         if turn is None and isinstance(remark, bytes):
             turn = read_turn(remark)
     if turn is not None:
-        image.info["exif"] = exif_of(turn)
+        image.info["exif"] = make_exif(turn)

@@ -19,7 +19,7 @@ from torchcaps.data.image_folder import ImageFolder
 from torchcaps.data.options import IN_MEMORY, DataOptions
 from torchcaps.data.text.files import SUFFIXES, TextFile
 from torchcaps.errors import DataError, InputError
-from torchcaps.plain import shown
+from torchcaps.plain import shorten
 
 BUILT_IN = ("torchcaps.data.datasets", "torchcaps.data.synthetic")
 """Packages whose modules register the data sets of torchcaps."""
@@ -41,8 +41,8 @@ def register_dataset(name: str) -> Callable[[Registered], Registered]:
     def register(cls: Registered) -> Registered:
         if not (isinstance(cls, type) and issubclass(cls, Dataset) and "__dataclass_fields__" in vars(cls)):
             raise InputError(
-                f"a data set must be a dataclass that derives from ImageDataset or TextDataset, got {shown(cls)}. Put "
-                "@dataclass(frozen=True) below @register_dataset."
+                f"a data set must be a dataclass that derives from ImageDataset or TextDataset, got {shorten(cls)}. "
+                "Put @dataclass(frozen=True) below @register_dataset."
             )
         needed = [field.name for field in dataclasses.fields(cls) if _needs_value(field)]
         if needed:
@@ -120,7 +120,7 @@ def make_dataset(options: DataOptions) -> Dataset:
     except DataError as error:
         if error.option is None:
             raise
-        raise _refusal(cls, options.name, str(error), error.option) from None
+        raise _make_error(cls, options.name, str(error), error.option) from None
 
 
 def make_image_dataset(options: DataOptions) -> ImageDataset:
@@ -166,12 +166,12 @@ def _check_options(cls: type[Dataset], given: Mapping[str, Any], name: str) -> N
     types_of = get_type_hints(cls)
     for key, value in given.items():
         if key not in option_names(cls):
-            raise _refusal(cls, name, f"{name} has no option {shown(key)}.", str(key))
+            raise _make_error(cls, name, f"{name} has no option {shorten(key)}.", str(key))
         if not _fits(value, types_of[key]):
-            raise _refusal(cls, name, f"{key} must be {_describe(types_of[key])}, got {shown(value)}.", key)
+            raise _make_error(cls, name, f"{key} must be {_describe(types_of[key])}, got {shorten(value)}.", key)
 
 
-def _refusal(cls: type[Dataset], name: str, problem: str, option: str) -> DataError:
+def _make_error(cls: type[Dataset], name: str, problem: str, option: str) -> DataError:
     types_of = get_type_hints(cls)
     known = ", ".join(f"{key} ({_describe(types_of[key])})" for key in option_names(cls))
     return DataError(f"{problem} Options of {name}: {known or 'none'}.", option=f"data.options.{option}")

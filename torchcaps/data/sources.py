@@ -8,7 +8,7 @@ from torchcaps.data.dataset import Files, ImageDataset, TextDataset
 from torchcaps.data.images import ImageSet, ImageSource
 from torchcaps.data.options import DataOptions, TextOptions
 from torchcaps.data.preparation import Augmentation, Preparation
-from torchcaps.data.splits import validation_cut
+from torchcaps.data.splits import cut_validation
 from torchcaps.data.text.texts import Texts
 from torchcaps.data.text.vocabulary import Vocabulary
 from torchcaps.errors import DataError
@@ -33,7 +33,7 @@ def training_sources(
     _check_pixels(data, dataset.title)
     if not dataset.makes_canvas:
         _check_shift(augmentation, data.image_shape)
-    train, aside = validation_cut(data.labels, options.validation, seed)
+    train, aside = cut_validation(data.labels, options.validation, seed)
     source = dataset.training_source(data[train], preparation, augmentation)
     return source, dataset.validation_source(data[aside], preparation) if len(aside) else None
 
@@ -81,7 +81,7 @@ def text_sources(
     if "validation" in dataset.splits:
         aside = dataset.load("validation", files) if data.validation else train[torch.arange(0)]
     else:
-        kept, held_out = validation_cut(classes, data.validation, seed)
+        kept, held_out = cut_validation(classes, data.validation, seed)
         train, aside = train[kept], train[held_out]
     vocabulary = Vocabulary.from_texts(train.texts, text.min_count, text.max_words)
     if not vocabulary.words:

@@ -9,7 +9,7 @@ from torchcaps.data.randomness import Stream, sub_seed
 from torchcaps.errors import DataError
 
 
-def validation_cut(labels: Tensor, part: float, seed: int) -> tuple[Tensor, Tensor]:
+def cut_validation(labels: Tensor, part: float, seed: int) -> tuple[Tensor, Tensor]:
     """Indices to train on and indices to validate on: ``part`` of every class, chosen by the seed."""
     if not 0 <= part < 1:
         raise DataError(

@@ -150,11 +150,11 @@ def cluster_all(points: Tensor, labels: Tensor, clusters: int, iterations: int, 
 
 
 def _by_kmeans(points: Tensor, labels: Tensor, start: Tensor, iterations: int) -> Clustered:
-    found = soft_kmeans(points, start, iterations, sharpness=SHARPNESS)
+    clustering = soft_kmeans(points, start, iterations, sharpness=SHARPNESS)
     # One more step from each centre to the next gives the assignment that goes with the latter.
-    shares = [soft_kmeans(points, before, 1, sharpness=SHARPNESS).assignment for before in found.path[:-1]]
+    shares = [soft_kmeans(points, before, 1, sharpness=SHARPNESS).assignment for before in clustering.path[:-1]]
     name = "−(1/K) Σ ln Σ exp(−K‖u − v‖²)"
-    return _clustered("soft k-means", labels, found.path, shares, found.objective, name)
+    return _sum_up("soft k-means", labels, clustering.path, shares, clustering.objective, name)
 
 
 def _by_mixture(points: Tensor, labels: Tensor, start: Tensor, iterations: int) -> Clustered:
@@ -162,7 +162,7 @@ def _by_mixture(points: Tensor, labels: Tensor, start: Tensor, iterations: int) 
     runs = [gaussian_mixture(points, start, count) for count in range(1, iterations + 1)]
     shares = [run.responsibilities for run in runs]
     name = "negative log-likelihood"
-    return _clustered("Gaussian mixture", labels, runs[-1].path, shares, -runs[-1].log_likelihood, name)
+    return _sum_up("Gaussian mixture", labels, runs[-1].path, shares, -runs[-1].log_likelihood, name)
 
 
 def _by_dynamic_routing(points: Tensor, labels: Tensor, start: Tensor, iterations: int) -> Clustered:
@@ -171,7 +171,7 @@ def _by_dynamic_routing(points: Tensor, labels: Tensor, start: Tensor, iteration
     assert trace is not None  # it was asked for
     path = torch.cat([start[None], trace.pose[:-1, 0]])
     name = "−Σ c⟨u, v⟩ + Σ KL(c ‖ c before)"
-    return _clustered("dynamic routing", labels, path, list(trace.coupling[1:, 0]), trace.objective[:, 0], name)
+    return _sum_up("dynamic routing", labels, path, list(trace.coupling[1:, 0]), trace.objective[:, 0], name)
 
 
 def _by_optimised_routing(points: Tensor, labels: Tensor, start: Tensor, iterations: int) -> Clustered:
@@ -182,14 +182,14 @@ def _by_optimised_routing(points: Tensor, labels: Tensor, start: Tensor, iterati
     """
     votes = (points / ALPHA)[None, :, None].expand(1, -1, len(start), -1)
     logits = points @ start.T / ALPHA
-    found = dynamic_routing(votes, iterations + 1, logits=logits, update="replace", squash="unit", trace=True)
-    assert found.trace is not None  # it was asked for
-    path = torch.cat([start[None], found.trace.pose[:-1, 0]])
-    shares, objective = list(found.trace.coupling[1:, 0]), ALPHA * found.trace.objective[:, 0]
-    return _clustered("optimised routing", labels, path, shares, objective, "−Σ c⟨u, s⟩ + α Σ c ln c")
+    routed = dynamic_routing(votes, iterations + 1, logits=logits, update="replace", squash="unit", trace=True)
+    assert routed.trace is not None  # it was asked for
+    path = torch.cat([start[None], routed.trace.pose[:-1, 0]])
+    shares, objective = list(routed.trace.coupling[1:, 0]), ALPHA * routed.trace.objective[:, 0]
+    return _sum_up("optimised routing", labels, path, shares, objective, "−Σ c⟨u, s⟩ + α Σ c ln c")
 
 
-def _clustered(
+def _sum_up(
     name: str, labels: Tensor, path: Tensor, shares: list[Tensor], objective: Tensor, objective_name: str
 ) -> Clustered:
     share = torch.stack([torch.full_like(shares[0], 1 / shares[0].shape[1]), *shares])
@@ -228,7 +228,7 @@ def write_animation(
 
     pictures = []
     for at in range(len(results[0].centres)):
-        pictures.append(_picture(points, results, at))
+        pictures.append(_draw_picture(points, results, at))
         if progress is not None:
             progress(1)
     # One palette for all, from frames at the start, on the way and at the end: nothing flickers.
@@ -243,7 +243,7 @@ def write_animation(
     first.save(path, format="GIF", save_all=True, append_images=rest, duration=durations, loop=0)
 
 
-def _picture(points: Tensor, results: Sequence[Clustered], at: int) -> Image:
+def _draw_picture(points: Tensor, results: Sequence[Clustered], at: int) -> Image:
     from matplotlib.figure import Figure
     from PIL import Image
 

@@ -14,21 +14,21 @@ def can_measure() -> bool:
     """Whether this system tells, which Linux does."""
     try:
         CLEAR.write_text("5")
-        return _status("VmHWM") > 0
+        return _read_status("VmHWM") > 0
     except (OSError, RuntimeError):
         return False
 
 
-def _status(field: str) -> int:
+def _read_status(field: str) -> int:
     for line in STATUS.read_text().splitlines():
         if line.startswith(field + ":"):
             return int(line.split()[1]) * 1024
     raise StateError(f"{STATUS} has no {field}")
 
 
-def peak_of(function: Callable[[], object]) -> tuple[int, int]:
+def measure_peak(function: Callable[[], object]) -> tuple[int, int]:
     """Resident bytes before a call, and the most while it runs."""
-    before = _status("VmRSS")
+    before = _read_status("VmRSS")
     CLEAR.write_text("5")  # resets the peak
     function()
-    return before, _status("VmHWM")
+    return before, _read_status("VmHWM")

@@ -12,31 +12,31 @@ from matplotlib.lines import Line2D
 
 from torchcaps.experiments.base import Column, Experiment
 from torchcaps.experiments.run import Row
-from torchcaps.experiments.tables import cell, has_published, variants
+from torchcaps.experiments.tables import has_published, list_variants, measure_cell
 from torchcaps.io import write_atomically
 
 MEASURED, PUBLISHED = "#0969da", "#bc4c00"
 
 
-def published_number(column: Column, variant: str) -> float | None:
+def read_published(column: Column, variant: str) -> float | None:
     """The number in a published cell such as "0.25 ± 0.005"."""
-    found = re.match(r"[0-9.]+", column.published.get(variant, ""))
-    return float(found[0]) if found else None
+    match = re.match(r"[0-9.]+", column.published.get(variant, ""))
+    return float(match[0]) if match else None
 
 
 def plot(experiment: Experiment, rows: Sequence[Row], path: Path) -> None:
     """Write the picture."""
-    names, columns = variants(rows), [column for column in experiment.columns if column.drawn]
+    names, columns = list_variants(rows), [column for column in experiment.columns if column.drawn]
     figure = Figure(figsize=(2.2 + 3.1 * len(columns), 1.3 + 0.34 * len(names)), layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplots(1, len(columns), sharey=True, squeeze=False)[0]
     for panel, column in zip(panels, columns, strict=True):
         for place, name in enumerate(names):
-            found = cell(rows, name, column)
-            known = published_number(column, name) if has_published(column, rows) else None
-            if found is not None:
+            measured = measure_cell(rows, name, column)
+            known = read_published(column, name) if has_published(column, rows) else None
+            if measured is not None:
                 panel.errorbar(
-                    found.mean, place, xerr=found.deviation or 0, fmt="o", color=MEASURED, capsize=3, markersize=6
+                    measured.mean, place, xerr=measured.deviation or 0, fmt="o", color=MEASURED, capsize=3, markersize=6
                 )
             if known is not None:
                 panel.plot(known, place, "D", color=PUBLISHED, markersize=5, fillstyle="none")

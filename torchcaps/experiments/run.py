@@ -61,23 +61,23 @@ def reproduce(
     trials = experiment.trials(setting)
     measured: list[tuple[Trial, Numbers]] = []
     for number, trial in enumerate(trials, start=1):
-        kept = _kept(experiment.name, trial, setting, folder)
+        kept = _choose_kept_path(experiment.name, trial, setting, folder)
         if kept.is_file() and not again:
             numbers = json.loads(kept.read_text(encoding="utf-8"))
         else:
-            numbers = _measured(trial, setting, folder, bar)
+            numbers = _measure(trial, setting, folder, bar)
             _keep(kept, numbers)
         if say:
             known = [c for c in experiment.columns if c.key in numbers]
             text = ", ".join(f"{column.heading} {numbers[column.key]:.{column.digits}f}" for column in known)
             say(f"{number}/{len(trials)} {trial.variant}, seed {trial.seed}: {text}")
         measured.append((trial, numbers))
-    together = _together(experiment, Context(setting, bars() if bar else silent), folder, again)
-    note = note or _trained_by
-    return [_row(experiment, setting, t, {**n, **together.get(t.variant, {})}) | note(t) for t, n in measured]
+    together = _measure_together(experiment, Context(setting, bars() if bar else silent), folder, again)
+    note = note or _describe_training
+    return [_make_row(experiment, setting, t, {**n, **together.get(t.variant, {})}) | note(t) for t, n in measured]
 
 
-def _measured(trial: Trial, setting: Setting, folder: Path, bar: bool) -> Numbers:
+def _measure(trial: Trial, setting: Setting, folder: Path, bar: bool) -> Numbers:
     folders = {
         part: train_once(training, folder / "trained", setting.data_dir, bar)
         for part, training in trial.trainings.items()
@@ -91,7 +91,7 @@ def _name(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
-def _kept(experiment: str, trial: Trial, setting: Setting, folder: Path) -> Path:
+def _choose_kept_path(experiment: str, trial: Trial, setting: Setting, folder: Path) -> Path:
     """Where the numbers of a trial are kept: they follow from its runs, the test images and the budget."""
     runs = [run_folder(training, folder).name for training in trial.trainings.values()]
     key = digest(__version__, runs, setting.budget, setting.data)
@@ -103,18 +103,18 @@ def _keep(path: Path, numbers: Mapping[str, object]) -> None:
     write_text(path, json.dumps(numbers, indent=2) + "\n")
 
 
-def _together(experiment: Experiment, context: Context, folder: Path, again: bool) -> Mapping[str, Numbers]:
+def _measure_together(experiment: Experiment, context: Context, folder: Path, again: bool) -> Mapping[str, Numbers]:
     if experiment.together is None:
         return {}
     key = digest(__version__, context.setting.budget, torch.get_num_threads())
     path = folder / "measured" / experiment.name / f"together-{key}.json"
     if again or not path.is_file():
         _keep(path, experiment.together(context))
-    found: Mapping[str, Numbers] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+    numbers: Mapping[str, Numbers] = json.loads(path.read_text(encoding="utf-8"))
+    return numbers
 
 
-def output_name(experiment: Experiment, setting: Setting) -> str:
+def name_output(experiment: Experiment, setting: Setting) -> str:
     """Of the files: a quick table is not overwritten by a full one, or by one of other images or epochs."""
     parts = [experiment.name]
     if setting.budget_name != "quick":
@@ -126,7 +126,7 @@ def output_name(experiment: Experiment, setting: Setting) -> str:
     return "-".join(parts)
 
 
-def _row(experiment: Experiment, setting: Setting, trial: Trial, numbers: Numbers) -> Row:
+def _make_row(experiment: Experiment, setting: Setting, trial: Trial, numbers: Numbers) -> Row:
     shown = {c.key: f"{numbers[c.key]:.{c.digits}f}" if c.key in numbers else "" for c in experiment.columns}
     seconds = numbers.get("training_seconds")
     return {
@@ -141,11 +141,11 @@ def _row(experiment: Experiment, setting: Setting, trial: Trial, numbers: Number
     }
 
 
-def _trained_by(trial: Trial) -> Row:
+def _describe_training(trial: Trial) -> Row:
     return {"trained_by": "; ".join(map(str, trial.trainings.values()))}
 
 
-def csv_text(rows: list[Row]) -> str:
+def format_csv(rows: list[Row]) -> str:
     """The rows as CSV."""
     text = io.StringIO()
     writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")

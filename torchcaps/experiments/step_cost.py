@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 
 from torchcaps.experiments.base import Numbers
-from torchcaps.experiments.memory import can_measure, peak_of
+from torchcaps.experiments.memory import can_measure, measure_peak
 from torchcaps.losses import CapsuleLoss
 from torchcaps.models import create_model
 from torchcaps.models.cnn import parameter_count
@@ -47,7 +47,7 @@ class TrainingStep(NamedTuple):
         return step, parameter_count(model)
 
 
-def step_costs(
+def measure_steps(
     steps: Mapping[str, TrainingStep], tick: Ticks | None = None, rounds: int = ROUNDS, processes: int = PROCESSES
 ) -> dict[str, Numbers]:
     """Median time of a step, the models taking turns, median of its peak memory, and the parameters; by name."""
@@ -60,9 +60,9 @@ def step_costs(
             if number >= WARMING_UP:
                 seconds[name].append(time.perf_counter() - start)
                 _tell(tick)
-    found: dict[str, Numbers] = {}
+    costs: dict[str, Numbers] = {}
     for name, (_, parameters) in made.items():
-        found[name] = {
+        costs[name] = {
             "step_milliseconds": 1000 * statistics.median(seconds[name]),
             "parameters": parameters,
             "threads": torch.get_num_threads(),
@@ -70,10 +70,10 @@ def step_costs(
         if can_measure():
             peaks = []
             for _ in range(processes):
-                peaks.append(_in_a_process(steps[name]))
+                peaks.append(_measure_in_process(steps[name]))
                 _tell(tick)
-            found[name]["step_megabytes"] = statistics.median(peaks)
-    return found
+            costs[name]["step_megabytes"] = statistics.median(peaks)
+    return costs
 
 
 def _tell(tick: Ticks | None) -> None:
@@ -81,18 +81,18 @@ def _tell(tick: Ticks | None) -> None:
         tick(1)
 
 
-def _in_a_process(step: TrainingStep) -> float:
+def _measure_in_process(step: TrainingStep) -> float:
     arguments = [sys.executable, "-m", "torchcaps.experiments.step_cost", json.dumps(step)]
     return float(subprocess.check_output(arguments, text=True))
 
 
-def _own_peak(step: TrainingStep) -> float:
+def _measure_own_peak(step: TrainingStep) -> float:
     """What the first step takes at its peak beyond what is there before it, in MB."""
     step.make(batch=1)[0]()  # code and threads are there
     first, _ = step.make()
-    before, peak = peak_of(first)
+    before, peak = measure_peak(first)
     return (peak - before) / 1e6
 
 
 if __name__ == "__main__":
-    sys.stdout.write(str(_own_peak(TrainingStep(*json.loads(sys.argv[1])))))
+    sys.stdout.write(str(_measure_own_peak(TrainingStep(*json.loads(sys.argv[1])))))

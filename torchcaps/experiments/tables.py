@@ -18,12 +18,12 @@ class Cell(NamedTuple):
     seeds: int
 
 
-def variants(rows: Sequence[Row]) -> list[str]:
+def list_variants(rows: Sequence[Row]) -> list[str]:
     """In the order in which they were run."""
     return list(dict.fromkeys(row["variant"] for row in rows))
 
 
-def cell(rows: Sequence[Row], variant: str, column: Column) -> Cell | None:
+def measure_cell(rows: Sequence[Row], variant: str, column: Column) -> Cell | None:
     """Mean and sample standard deviation of a variant; None if it was not measured."""
     values = [float(row[column.key]) for row in rows if row["variant"] == variant and row[column.key]]
     if not values:
@@ -32,12 +32,12 @@ def cell(rows: Sequence[Row], variant: str, column: Column) -> Cell | None:
     return Cell(statistics.mean(values), statistics.stdev(values) if several else None, len(values))
 
 
-def cell_text(found: Cell | None, column: Column) -> str:
+def format_cell(measured: Cell | None, column: Column) -> str:
     """As in the table."""
-    if found is None:
+    if measured is None:
         return "–"
-    mean = f"{found.mean:,.{column.digits}f}"
-    return mean if found.deviation is None else f"{mean} ± {found.deviation:.{column.digits}f}"
+    mean = f"{measured.mean:,.{column.digits}f}"
+    return mean if measured.deviation is None else f"{mean} ± {measured.deviation:.{column.digits}f}"
 
 
 def has_published(column: Column, rows: Sequence[Row]) -> bool:
@@ -45,21 +45,21 @@ def has_published(column: Column, rows: Sequence[Row]) -> bool:
     return bool(column.published) and not rows[0]["data"]
 
 
-def headings(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
+def list_headings(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
     """Of the table's columns; a published column follows the measured one."""
-    found = [""]
+    texts = [""]
     for column in experiment.columns:
-        found += [column.heading, "published"] if has_published(column, rows) else [column.heading]
-    return found
+        texts += [column.heading, "published"] if has_published(column, rows) else [column.heading]
+    return texts
 
 
-def body(experiment: Experiment, rows: Sequence[Row]) -> list[list[str]]:
+def list_lines(experiment: Experiment, rows: Sequence[Row]) -> list[list[str]]:
     """The table's cells."""
     lines = []
-    for variant in variants(rows):
+    for variant in list_variants(rows):
         line = [variant]
         for column in experiment.columns:
-            line.append(cell_text(cell(rows, variant, column), column))
+            line.append(format_cell(measure_cell(rows, variant, column), column))
             if has_published(column, rows):
                 line.append(column.published.get(variant, "–"))
         lines.append(line)
@@ -68,13 +68,13 @@ def body(experiment: Experiment, rows: Sequence[Row]) -> list[list[str]]:
 
 def markdown(experiment: Experiment, rows: Sequence[Row]) -> str:
     """The table with what it means."""
-    head = headings(experiment, rows)
-    table = [head, ["---"] * len(head), *body(experiment, rows)]
+    head = list_headings(experiment, rows)
+    table = [head, ["---"] * len(head), *list_lines(experiment, rows)]
     lines = "\n".join(f"| {' | '.join(line)} |" for line in table)
-    return f"{experiment.question} {how_measured(rows)}\n\n{lines}\n\n{experiment.credit}\n"
+    return f"{experiment.question} {describe_measurement(rows)}\n\n{lines}\n\n{experiment.credit}\n"
 
 
-def how_measured(rows: Sequence[Row]) -> str:
+def describe_measurement(rows: Sequence[Row]) -> str:
     """Over how many seeds, with how much, and on which images if not on the experiment's own."""
     seeds = len({row["seed"] for row in rows})
     spread = f"Mean ± standard deviation over {seeds} seeds." if seeds > 1 else "One seed."

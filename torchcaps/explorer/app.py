@@ -75,8 +75,8 @@ def _add_errors(app: FastAPI) -> None:
     async def invalid(_: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         # The values themselves are left out: NaN, which is not JSON, may be among them.
-        found = "; ".join(f"{'.'.join(map(str, one['loc']))[:60]}: {one['msg'][:100]}" for one in error.errors()[:3])
-        return JSONResponse({"detail": f"The request does not fit: {found}."}, 422)
+        problems = "; ".join(f"{'.'.join(map(str, one['loc']))[:60]}: {one['msg'][:100]}" for one in error.errors()[:3])
+        return JSONResponse({"detail": f"The request does not fit: {problems}."}, 422)
 
 
 def _add_page(app: FastAPI) -> None:

@@ -59,7 +59,7 @@ def _load_shipped(name: str) -> Subject:
     run = load(name)
     stored = {key: torch.from_numpy(array) for key, array in pretrained_samples(name).items()}
     samples = [
-        _sample(stored["images"][i], stored["labels"][i], stored["parts"][i] if "parts" in stored else None)
+        _make_sample(stored["images"][i], stored["labels"][i], stored["parts"][i] if "parts" in stored else None)
         for i in range(len(stored["images"]))
     ]
     values = pretrained_card(name)
@@ -73,7 +73,7 @@ def _load_run(path: Path, id: str, data_dir: str | None) -> Subject:  # noqa: A0
     if run.recipe is None:  # a weights file alone does not say where its images are
         return make_subject(id, _name(path), run.model, task)
     data = run.recipe.data
-    samples = _test_samples(data, task, data_dir)
+    samples = _load_test_samples(data, task, data_dir)
     return make_subject(id, f"{_name(path)} ({data.name})", run.model, task, samples, data.name in OF_DIGITS)
 
 
@@ -83,7 +83,7 @@ def _image_task(run: Run, name: str) -> ImageTask:
     raise RunError(f"{name} reads words; the explorer shows images. `torchcaps predict` shows the words that decide.")
 
 
-def _test_samples(data: DataOptions, task: ImageTask, data_dir: str | None) -> list[Sample]:
+def _load_test_samples(data: DataOptions, task: ImageTask, data_dir: str | None) -> list[Sample]:
     """Test pictures of a run before any preparation, the same at every start; none if its data is not at hand."""
     files = Files(data.dir if data_dir is None else data_dir)
     try:
@@ -96,10 +96,10 @@ def _test_samples(data: DataOptions, task: ImageTask, data_dir: str | None) -> l
     batch = source.batch(order, 0)
     labels = batch.labels.view(len(order), -1)
     parts = batch.targets if source.objects > 1 else None
-    return [_sample(batch.inputs[i], labels[i], None if parts is None else parts[i]) for i in range(len(order))]
+    return [_make_sample(batch.inputs[i], labels[i], None if parts is None else parts[i]) for i in range(len(order))]
 
 
-def _sample(picture: Tensor, labels: Tensor, parts: Tensor | None) -> Sample:
+def _make_sample(picture: Tensor, labels: Tensor, parts: Tensor | None) -> Sample:
     return Sample(
         labels=labels.tolist(),
         pixels=to_base64(picture),

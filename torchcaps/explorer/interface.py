@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, HTTPException, Path, Request
 
-from torchcaps.explorer.limits import Shares, client_of
+from torchcaps.explorer.limits import Shares, find_client
 from torchcaps.explorer.schemas import (
     DecodeRequest,
     Drawing,
@@ -125,20 +125,22 @@ class Workers:
 
 
 # Both are coroutines because FastAPI takes plain functions to a thread, which costs more than they do.
-async def _chosen(request: Request, model: Annotated[str, Path(max_length=100, description="a model's id")]) -> Subject:
+async def _choose_subject(
+    request: Request, model: Annotated[str, Path(max_length=100, description="a model's id")]
+) -> Subject:
     subjects: dict[str, Subject] = request.app.state.subjects
     if model not in subjects:
         raise HTTPException(404, f"There is no model {model!r}; there are {', '.join(subjects)}.")
     return subjects[model]
 
 
-async def _workers(request: Request) -> Workers:
+async def _find_workers(request: Request) -> Workers:
     workers: Workers = request.app.state.workers
     return workers
 
 
-Chosen = Annotated[Subject, Depends(_chosen)]
-Working = Annotated[Workers, Depends(_workers)]
+Chosen = Annotated[Subject, Depends(_choose_subject)]
+Working = Annotated[Workers, Depends(_find_workers)]
 interface = APIRouter(prefix="/api/models", responses=PROBLEMS)
 
 
@@ -179,6 +181,6 @@ async def upload(
     """An image file, brought to the model's shape; ``centre`` makes a digit of it for models of digits."""
     content, as_digit = await request.body(), centre and subject.digits
     pixels = await workers.uploads(
-        read_upload, content, subject.task.image_shape, invert, as_digit, client=client_of(request.scope)
+        read_upload, content, subject.task.image_shape, invert, as_digit, client=find_client(request.scope)
     )
     return Uploaded(pixels=to_base64(pixels))

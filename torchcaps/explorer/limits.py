@@ -119,8 +119,8 @@ class Guard:
                     headers.setdefault(name, value)
             await send(message)
 
-        client = client_of(scope)
-        refusal = self._unwanted(scope)
+        client = find_client(scope)
+        refusal = self._refuse_unwanted(scope)
         if refusal is None and not self._requests.take(client):
             refusal = _Refusal(429, "Too many requests at once; try again in a second.")
         if refusal is not None:
@@ -131,8 +131,8 @@ class Guard:
         finally:
             self._requests.give_back(client)
 
-    def _unwanted(self, scope: Scope) -> _Refusal | None:
-        """Why a request is refused for whom it comes from or whom it is meant for."""
+    def _refuse_unwanted(self, scope: Scope) -> _Refusal | None:
+        """The refusal of a request that comes from another site or is meant for another host; None if it is welcome."""
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         name = host_name(host)
@@ -156,7 +156,7 @@ class Guard:
         body.clear()
         try:
             app = refusal.response() if refusal is not None else self.app
-            await app(scope, _replayed(content, receive), send)
+            await app(scope, _replay(content, receive), send)
         finally:
             self._held.give_back(client, held)
 
@@ -182,7 +182,7 @@ class Guard:
         return None
 
 
-def client_of(scope: Scope) -> str:
+def find_client(scope: Scope) -> str:
     """The address that a request comes from, empty if it is not known."""
     client: tuple[str, int] | None = scope.get("client")
     return client[0] if client else ""
@@ -211,7 +211,7 @@ def comes_from_elsewhere(headers: Headers, host: str) -> bool:
         return True
 
 
-def _replayed(body: bytes, receive: Receive) -> Receive:
+def _replay(body: bytes, receive: Receive) -> Receive:
     """What gives the body in one piece, and after it whatever the server has to say."""
     given = False
 

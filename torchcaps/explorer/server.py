@@ -61,45 +61,45 @@ def listen(host: str, port: int | None) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for number in ports:
         # With the protocol named, asyncio turns off Nagle's algorithm, which would hold answers back for 40 ms.
-        found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         if os.name != "nt":  # there it would let two servers share a port
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            found.bind((host, number))
-            found.listen(1024)
-            return found
+            listener.bind((host, number))
+            listener.listen(1024)
+            return listener
         except OSError as error:
-            found.close()
+            listener.close()
             free_choice = port is None and error.errno == errno.EACCES  # a system may keep ports for itself
             if error.errno != errno.EADDRINUSE and not free_choice:
                 advice = " Choose a port above 1023." if error.errno == errno.EACCES else ""
                 raise RunError(f"cannot listen on {host} port {number}: {error.strerror or error}.{advice}") from error
         except OverflowError:
-            found.close()
+            listener.close()
             raise RunError(f"a port is a number from 0 to 65535, got {number}.") from None
         except (TypeError, UnicodeError):  # so says Python of a name that cannot be one
-            found.close()
+            listener.close()
             raise RunError(f"cannot listen on {host!r}: that is no name of a machine.") from None
     taken = f"port {port} is" if port is not None else f"the ports {ports[0]} to {ports[-1]} are"
     raise RunError(f"{taken} taken on {host}. Give another port, or 0 for any that is free.")
 
 
-def _address(host: str, port: int) -> str:
+def _format_address(host: str, port: int) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
 
 
-def own_address() -> str | None:
+def find_own_address() -> str | None:
     """Under which others reach this machine, None if it is in no network; nothing is sent to find out."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as found:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            found.connect(("192.0.2.1", 9))  # an address for documentation, of nobody; UDP only chooses a route
+            probe.connect(("192.0.2.1", 9))  # an address for documentation, of nobody; UDP only chooses a route
         except OSError:
             return None
-        own: str = found.getsockname()[0]
+        own: str = probe.getsockname()[0]
     return None if own == "0.0.0.0" else own
 
 
-def own_names(host: str, allowed: Sequence[str] = ()) -> tuple[str, ...]:
+def list_own_names(host: str, allowed: Sequence[str] = ()) -> tuple[str, ...]:
     """Names that a server on ``host`` answers to; at which address of its own it is reached, it sees for itself."""
     for name in allowed:
         if not re.fullmatch(r"[A-Za-z0-9._:-]+", name):
@@ -138,28 +138,29 @@ def serve(
         allow_hosts: names that it answers to beside this machine's own, such as one of a proxy in front of it.
         say: receives lines of text for the user.
     """
-    names = own_names(host, allow_hosts)
+    names = list_own_names(host, allow_hosts)
     warnings.filterwarnings("ignore", module=r"PIL\.")  # of each odd image there would be a line, too
     torch.set_num_threads(1)  # one image gains nothing from several; not in create_app, as it is for all of a process
     listening = listen(host, port)
     with listening:
         app = create_app(runs, data_dir=data_dir, hosts=names)
         everywhere, bound = host in EVERYWHERE, listening.getsockname()[1]
-        address = _address("localhost" if everywhere or host == "127.0.0.1" else host, bound)
+        address = _format_address("localhost" if everywhere or host == "127.0.0.1" else host, bound)
 
         def ready() -> None:
             say(f"The explorer is at {address}  (Ctrl-C stops it)")
             if not is_loopback(host):
                 say(f"It listens on {host}: others on your network can use it. There is no password.")
-            if everywhere and (own := own_address()) is not None:
-                say(f"Their address for it: {_address(own, bound)}  (links that you share are to begin with it, too)")
+            if everywhere and (own := find_own_address()) is not None:
+                theirs = _format_address(own, bound)
+                say(f"Their address for it: {theirs}  (links that you share are to begin with it, too)")
             if browser:
                 threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
-        _Server(_config(app), ready).run(sockets=[listening])
+        _Server(_make_config(app), ready).run(sockets=[listening])
 
 
-def _config(app: FastAPI) -> uvicorn.Config:
+def _make_config(app: FastAPI) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http=Connection,

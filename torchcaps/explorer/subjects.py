@@ -126,15 +126,15 @@ class Subject:
         picture = self._read_picture(pixels)
         with torch.inference_mode():
             capsules = class_layer(self.capsules)(class_children(self.capsules, self._prepare(picture)[None]))
-            found = capsules.activation[0].topk(self.objects).indices
-            drawings = self._draw(capsules, found)
+            chosen = capsules.activation[0].topk(self.objects).indices
+            drawings = self._draw(capsules, chosen)
         return Look(
             lengths=_numbers(capsules.activation[0]),
-            found=found.tolist(),
+            found=chosen.tolist(),
             poses=[_numbers(pose) for pose in capsules.pose[0].flatten(1)],
             drawings=[
                 Drawing(label=label, pixels=to_base64(drawing))
-                for label, drawing in zip(found.tolist(), drawings, strict=bool(drawings))
+                for label, drawing in zip(chosen.tolist(), drawings, strict=bool(drawings))
             ],
             blank=not bool(picture.any()),
         )

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from torch import Tensor
 
-from torchcaps.data.pictures import UnreadableError, fit_image, open_image, smaller
-from torchcaps.explorer.handwriting import ground_is_light, placed_as_digit
+from torchcaps.data.pictures import UnreadableError, fit_image, open_image, shrink
+from torchcaps.explorer.handwriting import ground_is_light, place_as_digit
 
 if TYPE_CHECKING:
     from PIL import Image as Pillow
@@ -36,13 +36,13 @@ def read_upload(content: bytes, shape: tuple[int, int, int], invert: Invert, as_
         UnreadableError: it is no image, or too large a one; the message is a reason without a capital and full stop.
     """
     with open_image(io.BytesIO(content), FORMATS, MOST_PIXELS) as image:
-        small = smaller(image)
+        small = shrink(image)
         if shape[0] != 1:
             return fit_image(small, shape)
         light = _light_on_dark(small, invert)
         if not as_digit:
             return fit_image(light, shape)
-        return placed_as_digit(np.asarray(light), shape[1:])
+        return place_as_digit(np.asarray(light), shape[1:])
 
 
 def _light_on_dark(image: Pillow.Image, invert: Invert) -> Pillow.Image:
@@ -62,4 +62,4 @@ def _light_on_dark(image: Pillow.Image, invert: Invert) -> Pillow.Image:
     return Image.fromarray(pixels)
 
 
-__all__ = ["FORMATS", "MOST_PIXELS", "Invert", "UnreadableError", "placed_as_digit", "read_upload"]
+__all__ = ["FORMATS", "MOST_PIXELS", "Invert", "UnreadableError", "place_as_digit", "read_upload"]

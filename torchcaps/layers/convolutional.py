@@ -164,16 +164,16 @@ class CapsuleConv1d(_CapsuleConv):
                 f"CapsuleConv1d has weights for {self.positions} positions of parents; a sequence of "
                 f"{capsules.activation.shape[1]} gives {out}. Shorten it, or share the weights: positions=None."
             )
-        alone, weight, found = Windows((width,), (width,), (1,), (0,)), self.effective_weight(), []
+        alone, weight, outputs = Windows((width,), (width,), (1,), (0,)), self.effective_weight(), []
         for at in range(out):
             here = slice(at * stride, at * stride + width)
             seen = None if mask is None else mask[:, here]
             children = (poses[:, here], weight[at], activation[:, here], alone)
-            found.append(routing.route_windows(*children, mask=seen, coupling=coupling, trace=trace))
-        return _joined(found)
+            outputs.append(routing.route_windows(*children, mask=seen, coupling=coupling, trace=trace))
+        return _join(outputs)
 
 
-def _joined(parts: list[RoutingOutput]) -> RoutingOutput:
+def _join(parts: list[RoutingOutput]) -> RoutingOutput:
     """The parents at all positions from those at each."""
     traces = [part.trace for part in parts if part.trace is not None]
     joined = None

@@ -105,17 +105,17 @@ class CapsuleLinear(nn.Module):
 
     def votes(self, capsules: Capsules) -> Tensor:
         """û ``[B, I, J, D]`` from children in any arrangement; zero for masked ones."""
-        return self._votes(self._checked(capsules))
+        return self._votes(self._check(capsules))
 
     def route(self, capsules: Capsules, trace: bool = False, iterations: int | None = None) -> RoutingOutput:
         """The parents together with the coupling and, if asked for, every iteration; or another number of them."""
-        children = self._checked(capsules)
+        children = self._check(capsules)
         routing = self.routing.with_iterations(iterations)
         return routing.route_votes(self._votes(children), children.pose, children.activation, children.mask, trace)
 
     def forward(self, capsules: Capsules) -> Capsules:
         """The parents; votes are not stored by routings that can do without, dynamic, optimised and EM."""
-        children = self._checked(capsules)
+        children = self._check(capsules)
         pose, activation, mask = children
         if self.routing.fused:
             routed = self.routing.route_linear(pose, self.effective_weight(), activation, mask)
@@ -127,7 +127,7 @@ class CapsuleLinear(nn.Module):
     def _votes(self, children: Capsules) -> Tensor:
         return linear_votes(children.pose, self.effective_weight())
 
-    def _checked(self, capsules: Capsules) -> Capsules:
+    def _check(self, capsules: Capsules) -> Capsules:
         """The children as a plain set of the right size, masked poses zero so that not even a NaN gets through."""
         flat = require_capsules("CapsuleLinear", capsules).flatten()
         children, dim = flat.pose.shape[1:]

@@ -12,7 +12,7 @@ from torch.types import Device
 
 from torchcaps.checks import require_choice, require_count
 from torchcaps.errors import InputError, InputTypeError
-from torchcaps.plain import as_json, described, require_modest, shown
+from torchcaps.plain import as_json, describe, require_modest, shorten
 
 if TYPE_CHECKING:
     from torchcaps.models.base import Model
@@ -44,13 +44,13 @@ class ModelConfig:
         object.__setattr__(self, "input_shape", require_input_shape(self.name, self.input_shape))
         require_count("classes", self.classes)
         if not isinstance(self.options, Mapping):
-            raise InputTypeError(f"options of a model are a mapping of names to values, got {shown(self.options)}.")
+            raise InputTypeError(f"options of a model are a mapping of names to values, got {shorten(self.options)}.")
         free = any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values())
         own = [parameter for parameter in list(known.values())[2:] if parameter.kind is not parameter.VAR_KEYWORD]
         for option in () if free else self.options:
             require_choice(f"option of model {self.name!r}", option, {parameter.name for parameter in own})
         defaults = {one.name: one.default for one in own if one.default is not one.empty}
-        options = {name: described(value, name) for name, value in {**defaults, **self.options}.items()}
+        options = {name: describe(value, name) for name, value in {**defaults, **self.options}.items()}
         object.__setattr__(self, "options", options)
 
     def build(self, device: Device = None, dtype: torch.dtype | None = None) -> Model:
@@ -80,12 +80,12 @@ class ModelConfig:
         """
         keys = ("name", "input_shape", "classes", "options")
         if not isinstance(values, Mapping) or set(values) != set(keys):
-            raise InputError(f"a model's config has the keys {', '.join(keys)}, got {shown(values)}.")
+            raise InputError(f"a model's config has the keys {', '.join(keys)}, got {shorten(values)}.")
         name, shape, classes, options = (values[key] for key in keys)
         for key, kinds in {"name": (str,), "input_shape": (list, tuple), "options": (dict,)}.items():
             if not isinstance(values[key], kinds):
                 wanted = " or ".join(kind.__name__ for kind in kinds)
-                raise InputTypeError(f"{key} of a model's config must be of type {wanted}, got {shown(values[key])}.")
+                raise InputTypeError(f"{key} of a model's config must be of type {wanted}, got {shorten(values[key])}.")
         require_modest([name, shape, classes, options])
         return cls(name, shape, classes, options)
 

@@ -56,9 +56,11 @@ class MatrixCapsNet(Model):
         self.primary = MatrixPrimaryCapsules2d(stem[-1].channels, types, (pose, pose))
         self.conv_capsules = nn.Sequential()
         for out, kernel, stride, padding in layers:
-            of = _with_iterations(routing, iterations)
+            own_routing = _with_iterations(routing, iterations)
             self.conv_capsules.append(
-                CapsuleConv2d(types, out, kernel, stride, padding, in_pose=(pose, pose), routing=of, compete=compete)
+                CapsuleConv2d(
+                    types, out, kernel, stride, padding, in_pose=(pose, pose), routing=own_routing, compete=compete
+                )
             )
             types = out
         last = _with_iterations(routing, iterations)

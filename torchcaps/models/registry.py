@@ -39,12 +39,12 @@ def register_model(name: str, reads: Reads = "images") -> Callable[[_Factory], _
         if name in _models:
             raise InputError(f"a model named {name!r} is already registered; choose another name.")
         _models[name] = factory, reads
-        return factory if isinstance(factory, type) else _remembering(name, factory)
+        return factory if isinstance(factory, type) else _remember_arguments(name, factory)
 
     return register
 
 
-def _remembering(name: str, factory: _Factory) -> _Factory:
+def _remember_arguments(name: str, factory: _Factory) -> _Factory:
     """A factory whose models know what they were made from."""
 
     @functools.wraps(factory)

@@ -137,11 +137,11 @@ def draw_bars(title: str, names: Sequence[str], values: Sequence[float], name: s
 
 def describe_chart(chart: LineChart) -> str:
     """The chart for those who hear it."""
-    curves = "; ".join(f"{c.name}: {', '.join(_short(v) for v in c.values)}" for c in chart.curves)
-    return f"{chart.title}, over {chart.x_label} from {_short(chart.x[0])} to {_short(chart.x[-1])}. {curves}."
+    curves = "; ".join(f"{c.name}: {', '.join(_shorten(v) for v in c.values)}" for c in chart.curves)
+    return f"{chart.title}, over {chart.x_label} from {_shorten(chart.x[0])} to {_shorten(chart.x[-1])}. {curves}."
 
 
-def _short(value: float) -> str:
+def _shorten(value: float) -> str:
     return f"{value:.3g}".replace("-", "−") if math.isfinite(value) else "none"
 
 
@@ -158,7 +158,7 @@ def _set_ticks(axes: Axes, x: Sequence[float], most: int = 7) -> None:
     axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10], min_n_ticks=3))
     step = math.ceil(len(x) / most)
     first = list(x).index(0) % step if 0 in x else 0
-    axes.set_xticks(list(x[first::step]), [_short(value) for value in x[first::step]])
+    axes.set_xticks(list(x[first::step]), [_shorten(value) for value in x[first::step]])
 
 
 def _decorate(axes: Axes, title: str, x_label: str) -> None:

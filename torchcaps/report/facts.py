@@ -74,11 +74,11 @@ def read_facts(
     loss = recipe.loss
     return Facts(
         model=spec.name,
-        data=_short_name(data),
+        data=_shorten_name(data),
         run=folder.resolve().name,
         command=command or f"torchcaps explain {folder.name}",
         model_options=dict(spec.options),
-        trained_on=_short_name(recipe.data.name),
+        trained_on=_shorten_name(recipe.data.name),
         epochs_trained=read_epochs(folder),
         recipe={
             "loss": loss.kind,
@@ -97,14 +97,14 @@ def read_facts(
     )
 
 
-def _short_name(data: str) -> str:
+def _shorten_name(data: str) -> str:
     return Path(data).name if Path(data).exists() else data
 
 
 def read_epochs(folder: Path) -> int | None:
     """By the summary that ends a training; of one that was interrupted by its epochs' rows; None without either."""
     try:
-        return int(_own_json(folder, "summary.json")["epochs"])
+        return int(_read_own_json(folder, "summary.json")["epochs"])
     except (FileError, ValueError, KeyError, TypeError, OverflowError):
         pass
     try:
@@ -117,13 +117,13 @@ def read_epochs(folder: Path) -> int | None:
 def read_evaluation(folder: Path) -> tuple[float, int] | None:
     """What ``torchcaps evaluate`` has measured on all test images, if it was run: the accuracy and their number."""
     try:
-        kept = _own_json(folder, "evaluation.json")
+        kept = _read_own_json(folder, "evaluation.json")
         accuracy, images = float(kept["accuracy"]), int(kept["images"])
         return (accuracy, images) if 0 <= accuracy <= 1 else None
     except (FileError, ValueError, KeyError, TypeError, OverflowError):
         return None
 
 
-def _own_json(folder: Path, name: str) -> Any:
+def _read_own_json(folder: Path, name: str) -> Any:
     require_inside(folder, name)
     return read_json(folder / name)

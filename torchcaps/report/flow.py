@@ -1,6 +1,6 @@
-"""Routing on the image: where the parts are, which whole each sends to, iteration by iteration.
+"""Routing on the image: where the children are, which parent each sends to, iteration by iteration.
 
-The layout says where dots, links and wholes are, in pixels; matplotlib draws it.
+The layout says where dots, links and parents are, in pixels; matplotlib draws it.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ PALETTE = (
     "#4c8dff", "#f28e2b", "#3da35d", "#e15759", "#a06cd5", "#b07a4a", "#f06eb0", "#2cb5b0", "#b8a91d", "#7cb518",
 )  # fmt: skip
 NEUTRAL = "#98a2ad"
-"""Of a part that sends equally much to every whole."""
+"""Of a child that sends equally much to every parent."""
 
-BOX, TITLE, WHOLES, NAMES = 192, 22, 226, 242
-"""Pixels: the image's longer side, the line above it, and where wholes and their names are."""
+BOX, TITLE, PARENTS, NAMES = 192, 22, 226, 242
+"""Pixels: the image's longer side, the line above it, and where parents and their names are."""
 LETTER, NUMBER, LEAST = 7, 42, 64  # pixels: a letter, the activation behind a name, and both together at least
-MOST_LETTERS = 12  # of a whole's name
-ROW = 19.2  # pixels between wholes
-MOST_WHOLES = 12
-LINKED = 32  # so many of the most active parts have their links drawn; more would be a fog
+MOST_LETTERS = 12  # of a parent's name
+ROW = 19.2  # pixels between parents
+MOST_PARENTS = 12
+LINKED = 32  # so many of the most active children have their links drawn; more would be a fog
 _PIXELS_BELOW = 5  # this level marks are pixels in the SVG, too: there are thousands of them
 
 
 class Dot(NamedTuple):
-    """A part: its place, its size, and the whole that it sends most to, None if it prefers none."""
+    """A child: its place, its size, and the parent that it sends most to, None if it prefers none."""
 
     x: float
     y: float
@@ -51,7 +51,7 @@ class Dot(NamedTuple):
 
 
 class Link(NamedTuple):
-    """From a part to a whole; the strength is 0 … 1."""
+    """From a child to a parent; the strength is 0 … 1."""
 
     x: float
     y: float
@@ -86,7 +86,7 @@ class FlowLayout(NamedTuple):
         width: of a panel, wide enough for the longest name.
         height: of a panel.
         image: what is below, ``[C, H, W]`` in 0 … 1.
-        names: of the wholes.
+        names: of the parents.
     """
 
     panels: tuple[IterationLayout, ...]
@@ -98,7 +98,7 @@ class FlowLayout(NamedTuple):
 
 
 def choose_colour(parent: int | None) -> str:
-    """Of a whole and of all that goes to it; ten that are easily told apart, then others."""
+    """Of a parent and of all that goes to it; ten that are easily told apart, then others."""
     if parent is None:
         return NEUTRAL
     if parent < len(PALETTE):
@@ -113,7 +113,7 @@ def lay_out(flow: Flow, image: Tensor, names: Sequence[str]) -> FlowLayout:
     Args:
         flow: of one image.
         image: as a person sees it, ``[C, H, W]`` in 0 … 1.
-        names: of the wholes.
+        names: of the parents.
     """
     scale = BOX / max(image.shape[-2:])
     size = (image.shape[-1] * scale, image.shape[-2] * scale)
@@ -135,27 +135,27 @@ def lay_out(flow: Flow, image: Tensor, names: Sequence[str]) -> FlowLayout:
     return FlowLayout(tuple(panels), size, width, height, image, names)
 
 
-def drawn_parents(layouts: Sequence[FlowLayout]) -> list[int]:
-    """Every whole whose colour is seen in one of the layouts, in the column at the right or as that of a part."""
+def list_drawn_parents(layouts: Sequence[FlowLayout]) -> list[int]:
+    """Every parent whose colour is seen in one of the layouts, in the column at the right or as that of a child."""
     panels = [panel for layout in layouts for panel in layout.panels]
     dots = {dot.parent for panel in panels for dot in panel.dots if dot.parent is not None}
     return sorted(dots | {mark.parent for panel in panels for mark in panel.parents})
 
 
 def _choose_parents(activation: Tensor) -> list[int]:
-    """All wholes, or the most active ones at the end if there are many."""
+    """All parents, or the most active ones at the end if there are many."""
     count = activation.shape[1]
-    if count <= MOST_WHOLES:
+    if count <= MOST_PARENTS:
         return list(range(count))
-    return sorted(activation[-1].topk(MOST_WHOLES).indices.tolist())
+    return sorted(activation[-1].topk(MOST_PARENTS).indices.tolist())
 
 
 def _place_children(centres: Tensor, types: int, scale: float) -> tuple[Tensor, float]:
-    """Where each part is, ``[H·W·T, 2]`` as x and y, types as a small square around their position; and the room."""
+    """Where each child is, ``[H·W·T, 2]`` as x and y, types as a small square around their position; and the room."""
     rows, columns = centres.shape[:2]
     steps = [(centres[1:] - centres[:-1]).abs().amax(dim=2)] if rows > 1 else []
     steps += [(centres[:, 1:] - centres[:, :-1]).abs().amax(dim=2)] if columns > 1 else []
-    step = min((float(part.min()) for part in steps), default=0.4 * BOX / scale) * scale
+    step = min((float(distances.min()) for distances in steps), default=0.4 * BOX / scale) * scale
     side = math.ceil(math.sqrt(types))
     room = step / (side + 1.0)
     number = torch.arange(types)
@@ -208,7 +208,7 @@ def _place_parents(activation: Tensor, shown: list[int], height: float) -> tuple
 def draw_flow(name: str, layout: FlowLayout, alt: str) -> tuple[list[Picture], Picture]:
     """Every iteration for the page, and all of them side by side as PNG."""
     drawn = [_draw_panel(layout, panel) for panel in layout.panels]
-    return [part.svg for part in drawn], join_pictures(name, [part.png for part in drawn], alt)
+    return [panel.svg for panel in drawn], join_pictures(name, [panel.png for panel in drawn], alt)
 
 
 def _draw_panel(layout: FlowLayout, panel: IterationLayout) -> Drawn:
@@ -220,7 +220,7 @@ def _draw_panel(layout: FlowLayout, panel: IterationLayout) -> Drawn:
     _draw_image(axes, layout)
     _draw_links(axes, panel)
     circles = [Circle((dot.x, dot.y), dot.radius) for dot in panel.dots]
-    circles += [Circle((WHOLES, mark.y), mark.radius) for mark in panel.parents]
+    circles += [Circle((PARENTS, mark.y), mark.radius) for mark in panel.parents]
     faces = [choose_colour(dot.parent) for dot in panel.dots]
     faces += [choose_colour(mark.parent) for mark in panel.parents]
     axes.add_collection(PatchCollection(circles, facecolors=faces, edgecolors="none", zorder=2), autolim=False)
@@ -244,14 +244,14 @@ def _draw_image(axes: Axes, layout: FlowLayout) -> None:
 
 
 def _draw_links(axes: Axes, panel: IterationLayout) -> None:
-    """A curve from each linked part to a whole, the weak ones first."""
+    """A curve from each linked child to a parent, the weak ones first."""
     rows = {mark.parent: mark.y for mark in panel.parents}
     links = sorted(panel.links, key=lambda link: link.strength)
     codes = [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4]
     paths = []
     for x, y, parent, _ in links:
-        bend = (x + WHOLES) / 2 + 20
-        paths.append(Path([(x, y), (bend, y), (bend, rows[parent]), (WHOLES, rows[parent])], codes))
+        bend = (x + PARENTS) / 2 + 20
+        paths.append(Path([(x, y), (bend, y), (bend, rows[parent]), (PARENTS, rows[parent])], codes))
     colours = [to_rgba(choose_colour(link.parent), _opacity(link.strength)) for link in links]
     widths = [0.4 + 0.9 * link.strength for link in links]
     curves = PathCollection(paths, facecolors="none", edgecolors=colours, linewidths=widths, zorder=1)

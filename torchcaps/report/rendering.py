@@ -83,7 +83,7 @@ class Section:
 
 
 @functools.cache
-def _environment() -> Environment:
+def _make_environment() -> Environment:
     loader = PackageLoader("torchcaps.report")
     environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -94,7 +94,7 @@ def _environment() -> Environment:
 
 def render(template: str, **values: Any) -> str:
     """A template filled in."""
-    return _environment().get_template(template).render(**values)
+    return _make_environment().get_template(template).render(**values)
 
 
 def render_section(section: Section) -> str:

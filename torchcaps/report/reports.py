@@ -111,13 +111,13 @@ def explain(
         progress: told before every step.
     """
     require_sensible(images, seed)
-    kind, told = KINDS[task.kind], progress or (lambda *_: None)
+    kind, tell = KINDS[task.kind], progress or (lambda *_: None)
     with make_folder(Path(folder)) as made, evaluating(model):
-        told("answers", 0, 1)
+        tell("answers", 0, 1)
         given = kind.given(model, task, kind.answer(model, source, images, seed), facts, seed)
         steps, sections = kind.choose_steps(given), []
         for number, (name, show) in enumerate(steps):
-            told(name, number + 1, len(steps) + 1)
+            tell(name, number + 1, len(steps) + 1)
             sections.append(show(given))
         header = kind.head(given, sections, parameter_count(model))
         numbers = _list_numbers(facts, header, sections, given.answers.class_names, parameter_count(model), seed)

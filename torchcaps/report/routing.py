@@ -19,7 +19,7 @@ from torchcaps.analysis.gradients import LayerGradient, gradient_norms
 from torchcaps.analysis.iterations import OtherIterations, vary_iterations
 from torchcaps.data.images import Batch
 from torchcaps.report.charts import Curve, LineChart, draw_bars, draw_lines
-from torchcaps.report.flow import FlowLayout, choose_colour, draw_flow, drawn_parents, lay_out
+from torchcaps.report.flow import FlowLayout, choose_colour, draw_flow, lay_out, list_drawn_parents
 from torchcaps.report.formats import (
     count_nouns,
     format_number,
@@ -87,17 +87,17 @@ def _show_flows(given: GivenImages) -> tuple[list[dict[str, Any]], list[Swatch],
         labels, predictions, _ = describe_answer(answers, index)
         kind = "right" if answers.right[index] else "wrong"
         alt = f"Flow from parts to wholes for an image of {labels}, answered {predictions} ({kind}), iteration by "
-        panels, whole = draw_flow(f"routing-flow-{place + 1}", layout, f"{alt}iteration.")
+        panels, picture = draw_flow(f"routing-flow-{place + 1}", layout, f"{alt}iteration.")
         layouts.append(layout)
-        pictures.append(whole)
+        pictures.append(picture)
         numbers = {
             **case_numbers(answers, index),
             "parts": math.prod(flow.child_activation.shape),
             "activation_by_iteration": flow.parent_activation.tolist(),
         }
-        said = {"labels": labels, "predictions": predictions, "kind": kind}
-        flows.append({**said, "panels": panels, "numbers": numbers})
-    swatches = [Swatch(choose_colour(n), answers.class_names[n]) for n in drawn_parents(layouts)]
+        answer = {"labels": labels, "predictions": predictions, "kind": kind}
+        flows.append({**answer, "panels": panels, "numbers": numbers})
+    swatches = [Swatch(choose_colour(n), answers.class_names[n]) for n in list_drawn_parents(layouts)]
     return flows, [*swatches, Swatch(choose_colour(None), "undecided")], pictures
 
 

@@ -19,7 +19,7 @@ from torchcaps.ops.plan import Plan, option_names
 from torchcaps.ops.precision import cast, exact
 from torchcaps.ops.result import RoutingOutput
 from torchcaps.ops.windows import Windows
-from torchcaps.plain import Undescribed, as_json, described, given_arguments
+from torchcaps.plain import Undescribed, as_json, describe, given_arguments
 from torchcaps.routing.windows import route_each_window
 
 
@@ -35,7 +35,7 @@ def _option(name: str) -> property:
     return property(get, put, doc=f"``{name}`` of the plan.")
 
 
-def _remembering(constructor: Callable[..., None]) -> Callable[..., None]:
+def _remember_arguments(constructor: Callable[..., None]) -> Callable[..., None]:
     """A constructor that keeps what it is called with, as plain data: nothing that cannot be copied or pickled."""
 
     @functools.wraps(constructor)
@@ -92,7 +92,7 @@ class Routing(nn.Module):
         for name in option_names(plan) if plan is not None else ():
             setattr(cls, name, _option(name))
         if "__init__" in vars(cls):
-            cls.__init__ = _remembering(cls.__init__)  # type: ignore[method-assign]
+            cls.__init__ = _remember_arguments(cls.__init__)  # type: ignore[method-assign]
 
     if TYPE_CHECKING:
 
@@ -274,7 +274,7 @@ class Routing(nn.Module):
         raise InputTypeError(f"{type(self).__name__} must implement forward(votes, activation, mask, trace).")
 
 
-@described.register(Routing)
+@describe.register(Routing)
 def _(routing: Routing, _: str) -> Any:
     try:
         return routing.config

@@ -138,9 +138,9 @@ class FrozenRouting(Routing):
         """Keep the source's coupling for these votes ``[B, I, J, D]``, averaged over the images that have the child."""
         self.require_built()
         with torch.no_grad():
-            found = self._by_source(votes, activation, mask, False, poses).coupling
-            assert found is not None
-            total = found.sum(dim=0)  # [I, J]
+            coupling = self._by_source(votes, activation, mask, False, poses).coupling
+            assert coupling is not None
+            total = coupling.sum(dim=0)  # [I, J]
             seen = votes.new_full((1, 1), votes.shape[0]) if mask is None else mask.sum(dim=0)[:, None]
             even = 1 / votes.shape[2]  # for children that no image has
             self.coupling.copy_(torch.where(seen > 0, total / seen.clamp_min(1), even))

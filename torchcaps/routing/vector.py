@@ -101,7 +101,7 @@ class DynamicRouting(Routing, plan=DynamicPlan):
         """Route votes ``[B, I, J, D]``."""
         if self.with_bias or self.with_prior:
             self.require_built()
-        parent_mask = self._sampled(votes.shape[2], votes.device)
+        parent_mask = self._sample_parents(votes.shape[2], votes.device)
         return route_votes(
             votes,
             self.plan,
@@ -130,7 +130,7 @@ class DynamicRouting(Routing, plan=DynamicPlan):
         kept = None
         if self.training and self.partial_sampling is not None:
             self.require_built()
-            sampled = self._sampled(self.parents, None)
+            sampled = self._sample_parents(self.parents, None)
             kept = None if sampled is None else sampled[0].nonzero()[:, 0]
         return RoutingOutput(
             *route_linear(
@@ -139,7 +139,7 @@ class DynamicRouting(Routing, plan=DynamicPlan):
             )
         )  # fmt: skip
 
-    def _sampled(self, parents: int, device: torch.device | None) -> Tensor | None:
+    def _sample_parents(self, parents: int, device: torch.device | None) -> Tensor | None:
         """The parents of this step, bool ``[1, J]``; None for all."""
         if not self.training or self.partial_sampling is None:
             return None

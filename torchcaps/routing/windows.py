@@ -41,7 +41,7 @@ def route_each_window(
         return _of_images(routing.route_linear(flat, matrix, present, seen.mask, coupling), seen)
     votes = window_votes(poses, weight, windows, shift).flatten(-2).flatten(2, 3).flatten(0, 1)
     flat = seen.children_of(poses.flatten(-2)) if routing.needs_poses else present
-    return _of_images(routing.route_votes(seen.chosen(votes), flat, present, seen.mask, trace), seen)
+    return _of_images(routing.route_votes(seen.choose(votes), flat, present, seen.mask, trace), seen)
 
 
 class _Seen:
@@ -71,18 +71,18 @@ class _Seen:
             self.mask = self.children_of(mask)
         if any(windows.padding):
             inside = (table >= 0)[None, :, :, None].expand(batch, -1, -1, types).flatten(2).flatten(0, 1)
-            self.mask = inside if self.mask is None else self.mask & self.chosen(inside)
+            self.mask = inside if self.mask is None else self.mask & self.choose(inside)
 
     def children_of(self, values: Tensor) -> Tensor:
         """What children have ``[B, Q, T, *]`` for each window that is routed: ``[N, W·T, *]``."""
         rows = values.flatten(0, 1).index_select(0, self.rows.flatten())  # its gradient is much faster than x[rows]'s
         return rows.view(self.rows.shape[0], self.places * values.shape[2], *values.shape[3:])
 
-    def chosen(self, of_windows: Tensor) -> Tensor:
+    def choose(self, of_windows: Tensor) -> Tensor:
         """The windows that are routed: ``[B·P, *]`` → ``[N, *]``."""
         return of_windows if self.kept is None else of_windows[self.kept]
 
-    def restored(self, routed: Tensor, dim: int = 0) -> Tensor:
+    def restore(self, routed: Tensor, dim: int = 0) -> Tensor:
         """All windows again, zeros for those left out: ``[N, *]`` → ``[B, P, *]``."""
         if self.kept is not None:
             shape = [*routed.shape]
@@ -104,14 +104,14 @@ def _of_images(output: RoutingOutput, seen: _Seen) -> RoutingOutput:
     """Windows back to images: ``[N, ...]`` → ``[B, P, ...]``, children ``[W·T]`` → ``[W, T]``."""
     shares = None
     if output.coupling is not None:
-        shares = torch.unflatten(seen.restored(output.coupling), 2, (seen.places, -1))
+        shares = torch.unflatten(seen.restore(output.coupling), 2, (seen.places, -1))
     trace = None
     if output.trace is not None:
         inner, pose, activation, objective = output.trace
         trace = RoutingTrace(
-            seen.restored(torch.unflatten(inner, 2, (seen.places, -1)), 1),
-            seen.restored(pose, 1),
-            seen.restored(activation, 1),
-            seen.restored(objective, 1).sum(dim=2),
+            seen.restore(torch.unflatten(inner, 2, (seen.places, -1)), 1),
+            seen.restore(pose, 1),
+            seen.restore(activation, 1),
+            seen.restore(objective, 1).sum(dim=2),
         )
-    return RoutingOutput(seen.restored(output.pose), seen.restored(output.activation), shares, trace)
+    return RoutingOutput(seen.restore(output.pose), seen.restore(output.activation), shares, trace)

@@ -31,7 +31,7 @@ class TrainingStopped(Exception):  # noqa: N818 - an end, not an error
     """Training ended early, in good order; the message says why and how to go on."""
 
 
-def _model(module: pl.LightningModule) -> nn.Module:
+def _get_model(module: pl.LightningModule) -> nn.Module:
     assert isinstance(module, CapsuleModule)
     return module.model
 
@@ -91,13 +91,13 @@ class RunningMean(pl.Callback):
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         """Start at the first weights, unless resumed."""
-        start = self.mean or _model(module).state_dict()
+        start = self.mean or _get_model(module).state_dict()
         self.mean = {name: value.detach().clone().to(module.device) for name, value in start.items()}
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
         """mean ← f·mean + (1 − f)·weights."""
         with torch.no_grad():
-            for name, value in _model(module).state_dict().items():
+            for name, value in _get_model(module).state_dict().items():
                 if value.is_floating_point():
                     self.mean[name].lerp_(value, 1 - self.factor)
                 else:
@@ -106,7 +106,7 @@ class RunningMean(pl.Callback):
     def swap(self, module: pl.LightningModule) -> None:
         """Exchange the mean and the weights; twice is nothing."""
         with torch.no_grad():
-            for name, value in _model(module).state_dict().items():
+            for name, value in _get_model(module).state_dict().items():
                 kept = value.clone()
                 value.copy_(self.mean[name])
                 self.mean[name].copy_(kept)
@@ -142,7 +142,7 @@ class StopOnNonFinite(pl.Callback):
     def on_before_backward(self, trainer: pl.Trainer, module: pl.LightningModule, loss: Tensor) -> None:
         """Look at the loss."""
         if not bool(loss.isfinite()):
-            where = first_bad_layer(_model(module), self.batch) if self.batch is not None else None
+            where = find_bad_layer(_get_model(module), self.batch) if self.batch is not None else None
             layer = (
                 f"the output of {where!r} is the first that is not finite"
                 if where
@@ -154,7 +154,7 @@ class StopOnNonFinite(pl.Callback):
         """Look at the gradients. With a gradient scaler infinities are ordinary, and it looks itself."""
         if trainer.precision == "16-mixed":
             return
-        named = [(name, p.grad) for name, p in _model(module).named_parameters() if p.grad is not None]
+        named = [(name, p.grad) for name, p in _get_model(module).named_parameters() if p.grad is not None]
         norms = torch.stack(torch._foreach_norm([grad for _, grad in named]))
         if not bool(norms.isfinite().all()):
             bad = [name for (name, _), norm in zip(named, norms, strict=True) if not bool(norm.isfinite())]
@@ -173,15 +173,15 @@ class StopOnNonFinite(pl.Callback):
         )
 
 
-def first_bad_layer(model: nn.Module, batch: Batch) -> str | None:
+def find_bad_layer(model: nn.Module, batch: Batch) -> str | None:
     """The first module, in the order of computation, that gives a NaN or an infinity for a batch."""
-    found: list[str] = []
+    bad: list[str] = []
 
     def watch(name: str) -> Callable[..., None]:
         def look(_: nn.Module, __: Any, output: Any) -> None:
             tensors = output if isinstance(output, tuple) else (output,)
             if any(isinstance(t, Tensor) and not bool(t.isfinite().all()) for t in tensors):
-                found.append(name)
+                bad.append(name)
 
         return look
 
@@ -192,7 +192,7 @@ def first_bad_layer(model: nn.Module, batch: Batch) -> str | None:
     finally:
         for hook in hooks:
             hook.remove()
-    return found[0] if found else None
+    return bad[0] if bad else None
 
 
 class EpochLog(pl.Callback):

@@ -35,8 +35,8 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
-def signals_given_back() -> Iterator[None]:
-    """Whatever happens to the handlers of signals inside, they are the same afterwards."""
+def restore_signals() -> Iterator[None]:
+    """Put the handlers of signals back when the context ends, whatever was done to them inside."""
     before = {number: signal.getsignal(number) for number in SIGNALS}
     try:
         yield
@@ -59,15 +59,15 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     try:
         require_regular(path)
         _check_archive(path)
-        found = torch.load(path, map_location="cpu", weights_only=True)
+        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
     except FileError as error:
         raise RunError(f"the checkpoint cannot be read: {error}") from None
     except Exception as error:  # torch, pickle and zipfile raise all kinds for a file that is not what it should be
         reason = str(error).split("\n")[0][:200]
         raise RunError(f"the checkpoint {path} cannot be read, or holds more than plain tensors: {reason}.") from error
-    if not isinstance(found, dict):
-        raise RunError(f"the checkpoint {path} is not of a training: it holds a {type(found).__name__}.")
-    return found
+    if not isinstance(checkpoint, dict):
+        raise RunError(f"the checkpoint {path} is not of a training: it holds a {type(checkpoint).__name__}.")
+    return checkpoint
 
 
 def _check_archive(path: Path) -> None:

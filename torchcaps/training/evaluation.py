@@ -21,7 +21,7 @@ class Answers(NamedTuple):
     labels: Tensor
 
 
-def device_of(model: nn.Module) -> torch.device:
+def find_device(model: nn.Module) -> torch.device:
     """Where a model's weights are."""
     return next((weights.device for weights in model.parameters()), torch.device("cpu"))
 
@@ -30,7 +30,7 @@ def answer_source(model: nn.Module, task: Task, source: Source, progress: Progre
     """What a model says about all items of a source."""
     if not len(source):
         raise RunError(f"there are no test {source.kind}.")
-    tick, device = progress("testing", len(source)), device_of(model)
+    tick, device = progress("testing", len(source)), find_device(model)
     scores, labels = [], []
     for batch in EvaluationBatches(source):
         scores.append(task.score(model, batch.inputs.to(device)).cpu())

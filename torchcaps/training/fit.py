@@ -24,7 +24,7 @@ from torchcaps.io import write_text
 from torchcaps.machine import WeightLimit, free_memory
 from torchcaps.models.cnn import parameter_count
 from torchcaps.training.callbacks import EpochLog, InverseTemperature, MarginSchedule, RunningMean, StopOnNonFinite
-from torchcaps.training.checkpoints import Checkpoints, WholeFiles, read_checkpoint, signals_given_back
+from torchcaps.training.checkpoints import Checkpoints, WholeFiles, read_checkpoint, restore_signals
 from torchcaps.training.errors import RunError
 from torchcaps.training.lock import locked
 from torchcaps.training.module import CapsuleModule
@@ -92,15 +92,15 @@ def _quiet() -> None:
     warnings.filterwarnings("ignore", module="lightning_fabric")
 
 
-def _callbacks(recipe: Recipe, checkpoints: Checkpoints, log: EpochLog, bar: bool) -> list[pl.Callback]:
-    found: list[pl.Callback] = [StopOnNonFinite(checkpoints.folder)]
+def _make_callbacks(recipe: Recipe, checkpoints: Checkpoints, log: EpochLog, bar: bool) -> list[pl.Callback]:
+    callbacks: list[pl.Callback] = [StopOnNonFinite(checkpoints.folder)]
     if recipe.loss.margin_schedule != "constant":
-        found.append(MarginSchedule(recipe.loss.margin_schedule))
-    found += [part for part in (checkpoints.temperature, checkpoints.mean) if part is not None]
-    found += [log, checkpoints]  # in this order: what the log and the mean know belongs into the checkpoint
+        callbacks.append(MarginSchedule(recipe.loss.margin_schedule))
+    callbacks += [part for part in (checkpoints.temperature, checkpoints.mean) if part is not None]
+    callbacks += [log, checkpoints]  # in this order: what the log and the mean know belongs into the checkpoint
     if bar:
-        found.append(Bar(refresh_rate=5, leave=False))
-    return found
+        callbacks.append(Bar(refresh_rate=5, leave=False))
+    return callbacks
 
 
 def train(
@@ -150,7 +150,7 @@ def _train(
         raise RunError(
             f"training.keep=best: none of the {source.kind} is kept aside. Raise data.validation.", "data.validation"
         )
-    spec, model = _first_model(recipe, prepared)
+    spec, model = _make_first_model(recipe, prepared)
     if start is not None:
         model.load_state_dict(start)
     module = CapsuleModule(model, recipe, source, validation)
@@ -171,9 +171,9 @@ def _train(
     log = EpochLog(folder, tqdm.write if bar and say else say)
     best_of = log if training.keep == "best" else None
     checkpoints = Checkpoints(folder, training.checkpoint_every, spec, mean, temperature, best_of)
-    all_callbacks = [*_callbacks(recipe, checkpoints, log, bar and first), *callbacks]
+    all_callbacks = [*_make_callbacks(recipe, checkpoints, log, bar and first), *callbacks]
     try:
-        trainer = _trainer(recipe, folder, all_callbacks, bar and first)
+        trainer = _make_trainer(recipe, folder, all_callbacks, bar and first)
     except MisconfigurationException as error:
         raise RunError(str(error).split("\n")[0]) from error
     if say:
@@ -184,7 +184,7 @@ def _train(
     path = folder / CHECKPOINT if resume else None
     started = time.perf_counter()
     try:
-        with signals_given_back():
+        with restore_signals():
             trainer.fit(module, ckpt_path=path, weights_only=True)
     except OSError as error:
         if error.filename is None and error.errno is None:
@@ -199,7 +199,7 @@ def _train(
     return _finish(recipe, folder, module, log, time.perf_counter() - started, trainer.is_global_zero)
 
 
-def _first_model(recipe: Recipe, prepared: Prepared) -> tuple[ModelSpec, nn.Module]:
+def _make_first_model(recipe: Recipe, prepared: Prepared) -> tuple[ModelSpec, nn.Module]:
     """The model with its first weights."""
     name = recipe.model.name
     spec = ModelSpec(name, prepared.task, prepared.task.model_options(name, recipe.model.options))
@@ -236,21 +236,21 @@ def _try_one_batch(module: CapsuleModule, batches: TrainingBatches) -> None:
 
 def _check_checkpoint(path: Path, module: CapsuleModule) -> None:
     """Refuse a checkpoint that is damaged, holds code, or is of another model."""
-    found = read_checkpoint(path)
+    checkpoint = read_checkpoint(path)
     expected = {name: value.shape for name, value in module.state_dict().items()}
     other = RunError(f"the checkpoint {path} is of another model than the recipe's {module.recipe.model.name!r}.")
     try:
-        if {name: value.shape for name, value in found["state_dict"].items()} != expected:
+        if {name: value.shape for name, value in checkpoint["state_dict"].items()} != expected:
             raise other
         shapes = [parameter.shape for parameter in module.parameters()]
-        for index, state in found["optimizer_states"][0]["state"].items():
+        for index, state in checkpoint["optimizer_states"][0]["state"].items():
             if any(value.shape not in ((), shapes[index]) for value in state.values()):
                 raise other
     except (AttributeError, LookupError, TypeError) as error:
         raise RunError(f"the checkpoint {path} is not of a training: {str(error)[:100]}.") from error
 
 
-def _trainer(recipe: Recipe, folder: Path, callbacks: list[pl.Callback], bar: bool) -> pl.Trainer:
+def _make_trainer(recipe: Recipe, folder: Path, callbacks: list[pl.Callback], bar: bool) -> pl.Trainer:
     training = recipe.training
     several = training.devices * training.nodes > 1
     idle_decoder = recipe.loss.reconstruction_scale == 0  # DDP must be told of parameters without gradients
@@ -278,7 +278,7 @@ def _trainer(recipe: Recipe, folder: Path, callbacks: list[pl.Callback], bar: bo
     )
 
 
-def peak_memory_gb() -> float | None:
+def measure_peak_memory() -> float | None:
     """The most memory that this process has held; None where the system does not tell."""
     try:
         import resource
@@ -305,7 +305,7 @@ def _finish(
         "training_seconds": round(training_seconds, 1),
         f"{module.train_source.kind}_per_second": round(seen / training_seconds, 1) if training_seconds else None,
         "wall_seconds_of_this_session": round(seconds, 1),
-        "peak_memory_gb": peak_memory_gb(),
+        "peak_memory_gb": measure_peak_memory(),
     }
     if first:
         write_text(folder / "summary.json", json.dumps(summary, indent=2) + "\n")

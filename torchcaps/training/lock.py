@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from torchcaps.errors import FileError, TorchcapsError
-from torchcaps.io import printable, read_json, require_inside
+from torchcaps.io import make_printable, read_json, require_inside
 
 LOCK = ".lock"
 SECONDS_BETWEEN = 0.2
@@ -47,7 +47,7 @@ def locked(folder: Path, say: Callable[[str], None] | None = None) -> Iterator[N
         raise FileError(f"{path} cannot be made: {error.strerror}.") from error
     try:
         if not _lock(handle) or not _is_at(handle, path):  # or who had it has just ended, and taken the file away
-            raise LockedError(f"{folder} is in use: {_holder(path)} trains there. Wait for it, or stop it.")
+            raise LockedError(f"{folder} is in use: {_describe_holder(path)} trains there. Wait for it, or stop it.")
     except OSError as error:
         os.close(handle)
         path.unlink(missing_ok=True)
@@ -81,7 +81,7 @@ def wait_for_lock(path: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def held_by(folder: Path) -> str | None:
+def find_holder(folder: Path) -> str | None:
     """Who trains in a folder, None if nobody does."""
     path = folder / LOCK
     try:
@@ -89,7 +89,7 @@ def held_by(folder: Path) -> str | None:
     except OSError:
         return None
     try:
-        return None if _lock(handle) else _holder(path)
+        return None if _lock(handle) else _describe_holder(path)
     except OSError:
         return None
     finally:
@@ -126,10 +126,10 @@ def _is_at(handle: int, path: Path) -> bool:
         return False
 
 
-def _holder(path: Path) -> str:
+def _describe_holder(path: Path) -> str:
     try:
-        found = read_json(path)
-        since, machine = printable(str(found["since"]))[:40], printable(str(found["machine"]))[:100]
-        return f"process {int(found['process'])} on {machine}, since {since},"
+        holder = read_json(path)
+        since, machine = make_printable(str(holder["since"]))[:40], make_printable(str(holder["machine"]))[:100]
+        return f"process {int(holder['process'])} on {machine}, since {since},"
     except (FileError, KeyError, TypeError, ValueError):
         return "another process"

@@ -133,12 +133,12 @@ class CapsuleModule(pl.LightningModule):
 
     def epoch_means(self, part: str) -> dict[str, float]:
         """Loss and accuracy since the last call, over all processes."""
-        found = {}
+        means = {}
         for name in ("loss", "accuracy"):
             metric = self.mean(part, name)
-            found[f"{part}_{name}"] = float(metric.compute())
+            means[f"{part}_{name}"] = float(metric.compute())
             metric.reset()
-        return found
+        return means
 
     def configure_optimizers(self) -> Any:
         """Adam and its schedule, stepped once per batch."""

@@ -9,7 +9,7 @@ from typing import Any, Literal, Optional, Union
 
 from torchcaps.data.options import DataOptions, TextOptions
 from torchcaps.errors import TorchcapsError
-from torchcaps.plain import shown
+from torchcaps.plain import shorten
 
 PRECISIONS = ("32", "bf16-mixed", "16-mixed")
 MOST_SEEDS = 2**62
@@ -23,7 +23,7 @@ class RecipeError(TorchcapsError):
 def _require(fits: bool, option: str, rule: str, value: object) -> None:
     """Raise unless the value of an option fits its rule."""
     if not fits:
-        raise RecipeError(f"{option} {rule}; got {shown(value)}.", option=option)
+        raise RecipeError(f"{option} {rule}; got {shorten(value)}.", option=option)
 
 
 # jsonargparse reads the annotations of the fields; Optional and Union work for every Python that is supported.
@@ -44,7 +44,7 @@ class ModelOptions:
 
     def __post_init__(self) -> None:
         if not isinstance(self.options, dict):
-            raise RecipeError(f"model.options must be keys with values, got {shown(self.options)}.", "model.options")
+            raise RecipeError(f"model.options must be keys with values, got {shorten(self.options)}.", "model.options")
 
 
 @dataclass

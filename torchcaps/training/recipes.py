@@ -16,7 +16,7 @@ from torchcaps.data.options import DataOptions, TextOptions
 from torchcaps.errors import FileError, TorchcapsError
 from torchcaps.extras import comes_with_an_extra
 from torchcaps.io import parse_yaml, read_text
-from torchcaps.plain import shown
+from torchcaps.plain import shorten
 from torchcaps.training.recipe import (
     LossOptions,
     ModelOptions,
@@ -59,15 +59,15 @@ Notice = Callable[[str], None]
 
 def list_recipes() -> dict[str, str]:
     """The recipes of the package: name and first line of the description."""
-    found = {}
+    summaries = {}
     for file in sorted(resources.files("torchcaps.recipes").iterdir(), key=lambda entry: entry.name):
         if file.name.endswith(".yaml"):
             text = parse_yaml(file.read_text(encoding="utf-8"), file.name).get("description", "")
-            found[file.name.removesuffix(".yaml")] = text.strip().split("\n")[0]
-    return found
+            summaries[file.name.removesuffix(".yaml")] = text.strip().split("\n")[0]
+    return summaries
 
 
-def known_keys() -> list[str]:
+def list_known_keys() -> list[str]:
     """Every key of a recipe, with its section."""
     return ["description", *(f"{section}.{field.name}" for section, cls in SECTIONS.items() for field in fields(cls))]
 
@@ -96,19 +96,21 @@ def recipe_from_values(
         notice: told of keys that have another name by now.
     """
     _check_keys(values)
-    merged, changes = _with_present_names(values, notice), overrides or {}
-    if changes.get("data.name", None) not in (None, merged.get("data", {}).get("name")) and _options(merged, "data"):
+    merged, changes = _update_names(values, notice), overrides or {}
+    if changes.get("data.name", None) not in (None, merged.get("data", {}).get("name")) and _get_options(
+        merged, "data"
+    ):
         merged["data"]["options"] = _keep_known(merged["data"]["options"], changes["data.name"])
     for key, value in changes.items():
         if key in RENAMED:
             _tell(notice, key)
         present = RENAMED[key][0] if key in RENAMED else key
-        if present not in known_keys() and not is_free(present):
-            raise unknown_key(key)
+        if present not in list_known_keys() and not is_free(present):
+            raise make_unknown_key_error(key)
         _put(merged, present, copy.deepcopy(value))
     description = merged.pop("description", "")
     if not isinstance(description, str):
-        raise RecipeError(f"description must be a text, got {shown(description)}.", "description")
+        raise RecipeError(f"description must be a text, got {shorten(description)}.", "description")
     typed = {name: {key: merged[name][key] for key in merged[name] if key != "options"} for name in merged}
     try:
         parsed = make_parser().parse_object(typed)
@@ -117,7 +119,7 @@ def recipe_from_values(
         raise RecipeError(message if len(message) < 1_000 else f"{message[:1_000]}…") from None
     try:
         sections = {
-            name: cls(**vars(parsed[name]), **({"options": options} if (options := _options(merged, name)) else {}))
+            name: cls(**vars(parsed[name]), **({"options": options} if (options := _get_options(merged, name)) else {}))
             for name, cls in SECTIONS.items()
         }
         return Recipe(description, **sections)
@@ -139,7 +141,7 @@ def read_values(name: str | Path) -> dict[str, Any]:
             near = difflib.get_close_matches(str(name), list_recipes(), n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             raise RecipeError(
-                f"there is no recipe {shown(str(name))}.{hint} Recipes: {', '.join(list_recipes())}; or a .yaml file."
+                f"there is no recipe {shorten(str(name))}.{hint} Recipes: {', '.join(list_recipes())}; or a .yaml file."
             )
         text = file.read_text(encoding="utf-8")
     values = parse_value(text, str(name))
@@ -180,30 +182,30 @@ def make_parser(prog: str = "torchcaps train") -> ArgumentParser:
     return parser
 
 
-def unknown_key(key: str, more: Iterable[str] = ()) -> RecipeError:
+def make_unknown_key_error(key: str, more: Iterable[str] = ()) -> RecipeError:
     """What to say of a key that no recipe has, with the nearest one."""
-    known = [*known_keys(), *SECTIONS, *more]
+    known = [*list_known_keys(), *SECTIONS, *more]
     last = [name for name in known if name.rsplit(".", 1)[-1] == key.rsplit(".", 1)[-1]]
     guess = next(iter(last or difflib.get_close_matches(key, known, n=1, cutoff=0.6)), None)
     hint = f" Did you mean {guess!r}?" if guess else " docs/training.md lists all."
-    return RecipeError(f"a recipe has no key {shown(key)}.{hint}")
+    return RecipeError(f"a recipe has no key {shorten(key)}.{hint}")
 
 
 def _check_keys(values: Any, prefix: str = "") -> None:
     """Refuse keys that no recipe has, and sections that are none."""
     if not isinstance(values, Mapping):
         what = f"the section {prefix.rstrip('.')!r}" if prefix else "a recipe"
-        raise RecipeError(f"{what} must be keys with values, got {shown(values)}.")
-    known = {*known_keys(), *RENAMED}
+        raise RecipeError(f"{what} must be keys with values, got {shorten(values)}.")
+    known = {*list_known_keys(), *RENAMED}
     for key, value in values.items():
         name = f"{prefix}{key}"
         if name in SECTIONS:
             _check_keys(value, f"{name}.")
         elif name not in known:
-            raise unknown_key(name)
+            raise make_unknown_key_error(name)
 
 
-def _with_present_names(values: Mapping[str, Any], notice: Notice | None) -> dict[str, Any]:
+def _update_names(values: Mapping[str, Any], notice: Notice | None) -> dict[str, Any]:
     """A copy of a recipe's values in which every key has its present name."""
     merged: dict[str, Any] = copy.deepcopy(dict(values))
     for old, (new, silent) in RENAMED.items():
@@ -233,7 +235,7 @@ def _tell(notice: Notice | None, old: str) -> None:
         notice(f"the key {old} is called {RENAMED[old][0]} now.")
 
 
-def _options(values: Mapping[str, Any], section: str) -> Any:
+def _get_options(values: Mapping[str, Any], section: str) -> Any:
     return values.get(section, {}).get("options")
 
 
@@ -245,5 +247,5 @@ def _put(values: dict[str, Any], key: str, value: Any) -> None:
         values[step] = {} if inner is None else {"name": inner} if isinstance(inner, str) else inner
         values = values[step]
         if not isinstance(values, dict):
-            raise RecipeError(f"{key}: {step} is {shown(values)}, which has no options of its own.", key)
+            raise RecipeError(f"{key}: {step} is {shorten(values)}, which has no options of its own.", key)
     values[last] = value

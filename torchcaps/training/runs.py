@@ -32,7 +32,7 @@ from torchcaps.io import require_inside, require_regular, write_bytes, write_tex
 from torchcaps.machine import WeightLimit, free_memory
 from torchcaps.models import Model
 from torchcaps.training.errors import RunError
-from torchcaps.training.lock import LOCK, held_by
+from torchcaps.training.lock import LOCK, find_holder
 from torchcaps.training.recipe import Recipe
 from torchcaps.training.specs import ModelSpec
 from torchcaps.training.tasks.text import VOCABULARY
@@ -49,9 +49,9 @@ def new_run_folder(name: str, wanted: str | None = None) -> Path:
                 raise RunError("output is empty: give a folder for the run, or leave it out.", option="output")
             folder = Path(wanted)
             folder.mkdir(parents=True, exist_ok=True)
-            if (holder := held_by(folder)) is not None:
+            if (holder := find_holder(folder)) is not None:
                 raise RunError(f"{folder} is in use: {holder} trains there. Choose another output.", option="output")
-            if any(not _left_by_the_dead(entry.name) for entry in folder.iterdir()):
+            if any(not _is_left_by_the_dead(entry.name) for entry in folder.iterdir()):
                 raise RunError(f"{folder} is not empty. Choose another output, or resume that run.", option="output")
             return folder
         number = 1
@@ -78,8 +78,8 @@ def begin_run(name: str, wanted: str | None = None) -> Iterator[Path]:
         raise
 
 
-def _left_by_the_dead(name: str) -> bool:
-    """Whether a file is all that a training leaves which was killed before it had begun."""
+def _is_left_by_the_dead(name: str) -> bool:
+    """Whether a file is one of those that a training leaves behind if it is killed before it writes anything else."""
     return name == LOCK or name.startswith(f".{RECIPE}.")
 
 
@@ -129,7 +129,7 @@ def save_weights(path: Path, model: nn.Module, spec: ModelSpec) -> None:
 
 
 @contextmanager
-def _opened_weights(path: Path) -> Iterator[tuple[ModelSpec, Any]]:
+def _open_weights(path: Path) -> Iterator[tuple[ModelSpec, Any]]:
     """How to build the model, and the open file of its tensors."""
     with comes_with_an_extra():
         from safetensors import SafetensorError, safe_open
@@ -142,14 +142,14 @@ def _opened_weights(path: Path) -> Iterator[tuple[ModelSpec, Any]]:
         raise RunError(error) from None
     try:
         with safe_open(path, framework="pt") as file:
-            yield _spec_of(path, file.metadata() or {}), file
+            yield _read_spec(path, file.metadata() or {}), file
     except (SafetensorError, OSError) as error:
         raise RunError(
             f"{path} is not a safetensors file ({error}). Pickled weights are not read: they can run code."
         ) from None
 
 
-def _spec_of(path: Path, header: dict[str, str]) -> ModelSpec:
+def _read_spec(path: Path, header: dict[str, str]) -> ModelSpec:
     try:
         return ModelSpec.from_json(header["torchcaps"])
     except (KeyError, ValueError, TypeError, TorchcapsError) as error:
@@ -160,7 +160,7 @@ def _spec_of(path: Path, header: dict[str, str]) -> ModelSpec:
 
 def load_weights(path: Path) -> tuple[ModelSpec, dict[str, Tensor]]:
     """What :func:`save_weights` wrote. Nothing is unpickled, whatever the file holds."""
-    with _opened_weights(path) as (spec, file):
+    with _open_weights(path) as (spec, file):
         return spec, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
 
 
@@ -189,7 +189,7 @@ def _build(spec: ModelSpec, file: Any, place: Path) -> Model:
     return model
 
 
-def _own_file(folder: Path, name: str) -> Path:
+def _require_own_file(folder: Path, name: str) -> Path:
     """A file of a run folder, which must not be a link to somewhere else."""
     try:
         require_inside(folder, name)
@@ -201,21 +201,21 @@ def _own_file(folder: Path, name: str) -> Path:
 def require_own_files(folder: Path) -> None:
     """Raise if a file that a training or an evaluation writes would be written outside of the run's folder."""
     for name in (RECIPE, WEIGHTS, CHECKPOINT, METRICS, VOCABULARY):
-        path = _own_file(folder, name)
+        path = _require_own_file(folder, name)
         if os.path.lexists(path):
             require_regular(path)
-    _own_file(folder, TENSORBOARD)
+    _require_own_file(folder, TENSORBOARD)
     if (folder / TENSORBOARD).is_dir():
         for entry in os.scandir(folder / TENSORBOARD):
-            _own_file(folder, f"{TENSORBOARD}/{entry.name}")
+            _require_own_file(folder, f"{TENSORBOARD}/{entry.name}")
 
 
 def load_model(path: str | os.PathLike[str]) -> tuple[Model, ModelSpec]:
     """The trained model of a run folder, or of a weights file, ready to use; of a text model with its vocabulary."""
     place = Path(path)
     if place.is_dir():
-        place = _own_file(place, WEIGHTS)
-    with _opened_weights(place) as (spec, file):
+        place = _require_own_file(place, WEIGHTS)
+    with _open_weights(place) as (spec, file):
         model = _build(spec, file, place)
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
     model.load_state_dict(tensors)
@@ -240,7 +240,7 @@ def read_run_recipe(folder: str | os.PathLike[str], overrides: Mapping[str, Any]
     """The recipe of a run folder; ``overrides`` as in :func:`~torchcaps.training.recipes.recipe_from_values`."""
     from torchcaps.training.recipes import recipe_from_file
 
-    path = _own_file(Path(folder), RECIPE)
+    path = _require_own_file(Path(folder), RECIPE)
     if not path.is_file():
         raise RunError(f"{folder} is not a run folder: it has no {RECIPE}.")
     return recipe_from_file(path, overrides)

@@ -7,7 +7,7 @@ import pytest
 
 from torchcaps.data.dataset import Files
 from torchcaps.data.registry import dataset_class
-from torchcaps.data.text.vectors import word_vectors
+from torchcaps.data.text.vectors import read_word_vectors
 from torchcaps.data.text.vocabulary import Vocabulary
 
 
@@ -66,6 +66,6 @@ def test_most_words_have_a_glove_vector():
     if not (DATA / VECTORS).is_file():
         pytest.skip(f"{VECTORS} is not in TORCHCAPS_DATA")
     vocabulary = Vocabulary.from_texts(text_set("mr-mini", "train").texts)
-    vectors, found = word_vectors(DATA / VECTORS, vocabulary, dim=100)
+    vectors, found = read_word_vectors(DATA / VECTORS, vocabulary, dim=100)
     assert vectors.shape == (len(vocabulary), 100)
     assert found > 0.9 * len(vocabulary)

@@ -10,7 +10,7 @@ from torchcaps.data.sources import text_sources
 from torchcaps.data.text import texts as texts_module
 from torchcaps.data.text.sets import TextSet
 from torchcaps.data.text.texts import Texts
-from torchcaps.data.text.vectors import initial_vectors
+from torchcaps.data.text.vectors import make_initial_vectors
 from torchcaps.data.text.vocabulary import Vocabulary
 from torchcaps.errors import DataError
 
@@ -110,7 +110,7 @@ def test_reuters8_is_cut_as_described(tmp_path):
 
 def test_vectors_to_begin_with():
     vocabulary = Vocabulary(("a", "b"))
-    vectors, found = initial_vectors(TextOptions(vector_size=7), vocabulary, seed=1)
+    vectors, found = make_initial_vectors(TextOptions(vector_size=7), vocabulary, seed=1)
     assert vectors.shape == (4, 7)
     assert found is None
-    assert not torch.equal(vectors, initial_vectors(TextOptions(vector_size=7), vocabulary, seed=2)[0])
+    assert not torch.equal(vectors, make_initial_vectors(TextOptions(vector_size=7), vocabulary, seed=2)[0])

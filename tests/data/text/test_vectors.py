@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from torchcaps.data.text.vectors import random_vectors, word_vectors
+from torchcaps.data.text.vectors import draw_vectors, read_word_vectors
 from torchcaps.data.text.vocabulary import Vocabulary
 from torchcaps.errors import DataError
 
@@ -43,26 +43,26 @@ def check(vectors, found):
     ],
 )
 def test_text_files(tmp_path, content):
-    check(*word_vectors(write(tmp_path / "glove.txt", content), WORDS))
+    check(*read_word_vectors(write(tmp_path / "glove.txt", content), WORDS))
 
 
 def test_gzipped_text(tmp_path):
-    check(*word_vectors(write(tmp_path / "glove.txt.gz", gzip.compress(GLOVE.encode())), WORDS, dim=3))
+    check(*read_word_vectors(write(tmp_path / "glove.txt.gz", gzip.compress(GLOVE.encode())), WORDS, dim=3))
     damaged = write(tmp_path / "bad.txt.gz", gzip.compress(GLOVE.encode())[:-9])
     with pytest.raises(DataError, match="bad.txt.gz cannot be read"):
-        word_vectors(damaged, WORDS)
+        read_word_vectors(damaged, WORDS)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
 def test_arrays(tmp_path, dtype):
     vectors = np.array([[1, 2, 3], [0.5, -1, 0.2], [3, 2, 1], [1, 0, -1]], dtype=dtype)
     np.savez(tmp_path / "glove.npz", words=np.array(["the", "good", "bad", "é"]), vectors=vectors)
-    check(*word_vectors(tmp_path / "glove.npz", WORDS))
+    check(*read_word_vectors(tmp_path / "glove.npz", WORDS))
 
 
 def test_a_word_as_it_is_goes_before_its_lower_case(tmp_path):
     path = write(tmp_path / "glove.txt", "bad 1 1\nBad 2 2\n")
-    vectors, found = word_vectors(path, Vocabulary(("Bad", "BAD", "bad")))
+    vectors, found = read_word_vectors(path, Vocabulary(("Bad", "BAD", "bad")))
     assert vectors[2:].tolist() == [[2, 2], [1, 1], [1, 1]]
     assert found == 3
 
@@ -72,13 +72,13 @@ def test_words_not_found_have_the_variance_of_those_found(tmp_path):
     lines = [" ".join([f"w{row}", *(f"{value:.6f}" for value in vector)]) for row, vector in enumerate(values.tolist())]
     path = write(tmp_path / "glove.txt", "\n".join(lines))
     words = Vocabulary(tuple(f"w{row}" for row in range(2000)))
-    vectors, found = word_vectors(path, words, seed=1)
+    vectors, found = read_word_vectors(path, words, seed=1)
     assert found == 50
     random = vectors[52:]
     assert float(random.var()) == pytest.approx(float(values.var()), rel=0.03)
     assert float(random.mean()) == pytest.approx(0, abs=0.01)
-    assert torch.equal(vectors, word_vectors(path, words, seed=1)[0])
-    assert not torch.equal(random, word_vectors(path, words, seed=2)[0][52:])
+    assert torch.equal(vectors, read_word_vectors(path, words, seed=1)[0])
+    assert not torch.equal(random, read_word_vectors(path, words, seed=2)[0][52:])
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_words_not_found_have_the_variance_of_those_found(tmp_path):
 def test_text_files_that_are_refused(tmp_path, content, message):
     path = write(tmp_path / "glove.txt", content)
     with pytest.raises(DataError, match=message):
-        word_vectors(path, WORDS)
+        read_word_vectors(path, WORDS)
 
 
 @pytest.mark.parametrize(
@@ -119,24 +119,24 @@ def test_text_files_that_are_refused(tmp_path, content, message):
 def test_arrays_that_are_refused(tmp_path, arrays, message):
     np.savez(tmp_path / "glove.npz", **arrays)
     with pytest.raises(DataError, match=message):
-        word_vectors(tmp_path / "glove.npz", WORDS)
+        read_word_vectors(tmp_path / "glove.npz", WORDS)
 
 
 def test_no_archive_no_file_and_another_length(tmp_path):
     with pytest.raises(DataError, match="is not an .npz file of arrays"):
-        word_vectors(write(tmp_path / "glove.npz", GLOVE), WORDS)
+        read_word_vectors(write(tmp_path / "glove.npz", GLOVE), WORDS)
     with pytest.raises(DataError, match="there is no file"):
-        word_vectors(tmp_path / "nothing.txt", WORDS)
+        read_word_vectors(tmp_path / "nothing.txt", WORDS)
     with pytest.raises(DataError, match="have 3 numbers, expected 50"):
-        word_vectors(write(tmp_path / "glove.txt", GLOVE), WORDS, dim=50)
+        read_word_vectors(write(tmp_path / "glove.txt", GLOVE), WORDS, dim=50)
 
 
 def test_random_vectors():
-    vectors = random_vectors(WORDS, 400, seed=3)
+    vectors = draw_vectors(WORDS, 400, seed=3)
     assert vectors.shape == (6, 400)
     assert vectors[0].abs().max() == 0
     assert 0.24 < float(vectors.abs().max()) <= 0.25
-    assert torch.equal(vectors, random_vectors(WORDS, 400, seed=3))
-    assert not torch.equal(vectors, random_vectors(WORDS, 400, seed=4))
+    assert torch.equal(vectors, draw_vectors(WORDS, 400, seed=3))
+    assert not torch.equal(vectors, draw_vectors(WORDS, 400, seed=4))
     with pytest.raises(ValueError, match="dim must be at least 1"):
-        random_vectors(WORDS, 0)
+        draw_vectors(WORDS, 0)

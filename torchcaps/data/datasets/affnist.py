@@ -42,18 +42,18 @@ class AffNIST(ImageDataset):
     def load(self, split: str, files: Files = Files(), class_names: tuple[str, ...] | None = None) -> ImageSet:
         """See :class:`~torchcaps.data.dataset.ImageDataset`."""
         self.check_split(split)
-        found = _find([folder / self.folder for folder in data_folders(files.dir)], PLACES[split], files.download)
-        parts = [_read(file) for file in found]
-        images, labels = (torch.cat(tensors) if len(found) > 1 else tensors[0] for tensors in zip(*parts, strict=True))
+        paths = _find([folder / self.folder for folder in data_folders(files.dir)], PLACES[split], files.download)
+        parts = [_read(file) for file in paths]
+        images, labels = (torch.cat(tensors) if len(paths) > 1 else tensors[0] for tensors in zip(*parts, strict=True))
         return ImageSet(images, labels, AFFNIST_CLASSES)
 
 
 def _find(folders: list[Path], places: tuple[str, ...], download: bool) -> list[Path]:
     for folder in folders:
         for place in places:
-            found = [file for file in folder.glob(place) if file.is_file()]
-            if found:
-                return sorted(found, key=lambda file: (len(file.name), file.name))  # 2.mat comes before 10.mat
+            paths = [file for file in folder.glob(place) if file.is_file()]
+            if paths:
+                return sorted(paths, key=lambda file: (len(file.name), file.name))  # 2.mat comes before 10.mat
     looked = "\n  ".join(str(folder / place) for folder in folders for place in places)
     refusal = "It is not downloaded automatically, as no checksums are published. " if download else ""
     raise DataError(
@@ -64,21 +64,23 @@ def _find(folders: list[Path], places: tuple[str, ...], download: bool) -> list[
 
 def _read(path: Path) -> tuple[Tensor, Tensor]:
     """Images uint8 ``[N, 1, 40, 40]`` and labels int64 ``[N]`` of one file."""
-    fields = _fields(path)
-    pixels, labels = _numbers(fields, "image", path), _numbers(fields, "label_int", path)
+    fields = _read_fields(path)
+    pixels, labels = _read_numbers(fields, "image", path), _read_numbers(fields, "label_int", path)
     if pixels.dtype != "uint8" or pixels.ndim != 2 or pixels.shape[0] != SIDE * SIDE:
-        raise _damaged(path, f"image must be uint8 [{SIDE * SIDE}, N], and is {pixels.dtype} {list(pixels.shape)}")
+        raise _make_error(path, f"image must be uint8 [{SIDE * SIDE}, N], and is {pixels.dtype} {list(pixels.shape)}")
     count = pixels.shape[1]
     if labels.size != count or not count:
-        raise _damaged(path, f"label_int must have one number for each image, and has {labels.size} for {count} images")
+        raise _make_error(
+            path, f"label_int must have one number for each image, and has {labels.size} for {count} images"
+        )
     if not (labels == labels.round()).all() or labels.min() < 0 or labels.max() >= len(AFFNIST_CLASSES):
-        raise _damaged(path, f"labels must be whole numbers 0 … 9, and are in {labels.min()} … {labels.max()}")
+        raise _make_error(path, f"labels must be whole numbers 0 … 9, and are in {labels.min()} … {labels.max()}")
     # A column is an image, its rows one after another: unlike what MATLAB's reshape makes of it, nothing is transposed.
     images = torch.from_numpy(pixels.T).reshape(count, 1, SIDE, SIDE).contiguous()
     return images, torch.from_numpy(labels.reshape(-1).astype("int64"))
 
 
-def _fields(path: Path) -> Any:
+def _read_fields(path: Path) -> Any:
     """The struct in an affNIST file, as a numpy record."""
     try:
         from scipy.io import loadmat  # type: ignore[import-untyped]
@@ -93,20 +95,20 @@ def _fields(path: Path) -> Any:
         ) from error
     data = content.get("affNISTdata")
     if getattr(data, "size", 0) != 1 or data.dtype.names is None:
-        raise _damaged(path, "it must have one struct affNISTdata, and has none or something else under that name")
+        raise _make_error(path, "it must have one struct affNISTdata, and has none or something else under that name")
     return data.reshape(-1)[0]
 
 
-def _numbers(fields: Any, name: str, path: Path) -> Any:
+def _read_numbers(fields: Any, name: str, path: Path) -> Any:
     """A field that is a numeric array; anything else that MATLAB can store is refused."""
     if name not in fields.dtype.names:
-        raise _damaged(path, f"affNISTdata must have the field {name}, and has {', '.join(fields.dtype.names)}")
+        raise _make_error(path, f"affNISTdata must have the field {name}, and has {', '.join(fields.dtype.names)}")
     array = fields[name]
     if getattr(getattr(array, "dtype", None), "kind", None) not in ("u", "i", "f"):
         kind = getattr(array, "dtype", type(array).__name__)
-        raise _damaged(path, f"the field {name} must be an array of numbers, and is of the type {kind}")
+        raise _make_error(path, f"the field {name} must be an array of numbers, and is of the type {kind}")
     return array
 
 
-def _damaged(path: Path, reason: str) -> DataError:
+def _make_error(path: Path, reason: str) -> DataError:
     return DataError(f"{path} is not a file of affNIST: {reason}. Fetch it again from {AFFNIST_URL}.")

@@ -48,14 +48,14 @@ class CIFAR10(ImageDataset):
         """See :class:`~torchcaps.data.dataset.ImageDataset`."""
         self.check_split(split)
         folders = [folder / self.folder for folder in data_folders(files.dir)]
-        source = _source(folders, files.download, files.progress)
-        contents = _from_folder(source, BATCHES[split]) if source.is_dir() else _from_archive(source, BATCHES[split])
-        parts = [_records(content, name) for name, content in contents]
+        source = _find_source(folders, files.download, files.progress)
+        contents = _read_folder(source, BATCHES[split]) if source.is_dir() else _read_archive(source, BATCHES[split])
+        parts = [_read_records(content, name) for name, content in contents]
         images, labels = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
         return ImageSet(images, labels, CIFAR10_CLASSES)
 
 
-def _source(folders: list[Path], download: bool, progress: DownloadProgress | None) -> Path:
+def _find_source(folders: list[Path], download: bool, progress: DownloadProgress | None) -> Path:
     """The archive or the unpacked folder; where both are, the archive, as only that has a published checksum."""
     for folder in folders:
         if (folder / ARCHIVE.name).is_file():
@@ -71,7 +71,7 @@ def _source(folders: list[Path], download: bool, progress: DownloadProgress | No
     )
 
 
-def _from_folder(folder: Path, names: tuple[str, ...]) -> list[tuple[str, bytes]]:
+def _read_folder(folder: Path, names: tuple[str, ...]) -> list[tuple[str, bytes]]:
     contents = []
     for name in names:
         try:
@@ -81,7 +81,7 @@ def _from_folder(folder: Path, names: tuple[str, ...]) -> list[tuple[str, bytes]
     return contents
 
 
-def _from_archive(archive: Path, names: tuple[str, ...]) -> list[tuple[str, bytes]]:
+def _read_archive(archive: Path, names: tuple[str, ...]) -> list[tuple[str, bytes]]:
     """The batches in the order asked for. Read in memory: no path in an archive can then write anywhere."""
     check_md5(archive, read_parts(archive), ARCHIVE.md5)
     contents = {}
@@ -101,7 +101,7 @@ def _from_archive(archive: Path, names: tuple[str, ...]) -> list[tuple[str, byte
     return [(f"{archive}: {UNPACKED}/{name}", contents[name]) for name in names]
 
 
-def _records(content: bytes, name: str) -> tuple[Tensor, Tensor]:
+def _read_records(content: bytes, name: str) -> tuple[Tensor, Tensor]:
     """Images uint8 ``[N, 3, 32, 32]`` and labels int64 ``[N]`` of one batch."""
     if not content or len(content) % RECORD:
         raise DataError(

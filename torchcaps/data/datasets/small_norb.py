@@ -104,14 +104,14 @@ class SmallNORB(ByViewpoint):
         """See :class:`~torchcaps.data.dataset.ImageDataset`."""
         self.check_split(split)
         part = "train" if split == "train" else "test"
-        images, labels = (_part(part, kind, files) for kind in ("dat", "cat"))
+        images, labels = (_read_part(part, kind, files) for kind in ("dat", "cat"))
         _check_count(part, images, "cat", labels)
         whole = ImageSet(images, labels.long(), CATEGORIES)
         if self.protocol == "instance":
             return whole
-        info = _part(part, "info", files)
+        info = _read_part(part, "info", files)
         _check_count(part, images, "info", info)
-        familiar = _familiar(info, self.protocol)
+        familiar = _find_familiar(info, self.protocol)
         return whole[~familiar if split == "test" else familiar]
 
     def check_files(self, split: str, files: Files = Files()) -> None:
@@ -129,7 +129,7 @@ class SmallNORB(ByViewpoint):
             files: where they are looked for.
         """
         SmallNORB().check_split(split)
-        return _part(split, "info", files).long()
+        return _read_part(split, "info", files).long()
 
 
 def read_matrix(path: Path, md5: str | None = None) -> Tensor:
@@ -145,7 +145,7 @@ def read_matrix(path: Path, md5: str | None = None) -> Tensor:
     try:
         require_regular(path)
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            header, magic, shape = _header(file, path)
+            header, magic, shape = _read_header(file, path)
             wanted = math.prod(shape) * (1 if magic == BYTES else 4)
             content = bytearray()
             while len(content) <= wanted and (part := file.read(1 << 20)):  # no more than that of a file that is wrong
@@ -167,7 +167,7 @@ def read_matrix(path: Path, md5: str | None = None) -> Tensor:
     return torch.tensor(struct.unpack(f"<{math.prod(shape)}i", content), dtype=torch.int32).view(*shape)
 
 
-def _header(file: io.BufferedIOBase, path: Path) -> tuple[bytes, int, tuple[int, ...]]:
+def _read_header(file: io.BufferedIOBase, path: Path) -> tuple[bytes, int, tuple[int, ...]]:
     """The header's bytes, its magic number, and the sizes that count."""
     start = file.read(8)
     magic, dimensions = struct.unpack("<2i", start.ljust(8, b"\0"))
@@ -188,7 +188,7 @@ def _header(file: io.BufferedIOBase, path: Path) -> tuple[bytes, int, tuple[int,
     return start + sizes, magic, shape
 
 
-def _part(split: str, part: str, files: Files) -> Tensor:
+def _read_part(split: str, part: str, files: Files) -> Tensor:
     """The content of one of a split's three files, of the type and sizes that it must have."""
     packed, content = SMALL_NORB_MD5[split, part]
     name = f"{STEMS[split]}-{part}.mat.gz"
@@ -214,7 +214,7 @@ def _check_count(files: str, images: Tensor, part: str, matrix: Tensor) -> None:
         )
 
 
-def _familiar(info: Tensor, protocol: str) -> Tensor:
+def _find_familiar(info: Tensor, protocol: str) -> Tensor:
     """Which images are taken from a viewpoint of the training split, bool ``[N]``."""
     seen = info[:, INFO_COLUMNS.index(protocol)]
     if protocol == "azimuth":

@@ -51,8 +51,8 @@ class TextBenchmark(TextDataset):
     def require_file(self, split: str, files: Files) -> Path:
         """The file of a split; if it is not there, an error says where it was looked for."""
         file = self.files_by_split[split]
-        found = self.find_files(files)[file]
-        if found is None:
+        path = self.find_files(files)[file]
+        if path is None:
             looked = "\n  ".join(str(folder / self.folder / file) for folder in data_folders(files.dir))
             needed = ", ".join(f"{self.folder}/{name}" for name in self.find_files(files))
             raise DataError(
@@ -61,7 +61,7 @@ class TextBenchmark(TextDataset):
                 "TORCHCAPS_DATA. mr-mini needs no files.",
                 option="data.dir",
             )
-        return found
+        return path
 
     def load(
         self,

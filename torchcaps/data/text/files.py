@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 
 from torchcaps.data.dataset import Files, TextDataset
-from torchcaps.data.image_arrays import SPLITS, stratified_cut
+from torchcaps.data.image_arrays import SPLITS, cut_stratified
 from torchcaps.data.images import check_split
 from torchcaps.data.text.sets import TextSet, read_utf8
 from torchcaps.data.text.tokens import tokenize
@@ -84,7 +84,7 @@ def read_text_file(
     """Read texts with one class each, from UTF-8 files.
 
     A folder with ``train.csv`` and ``test.csv`` (or ``.tsv``, ``.jsonl``) has the splits; of a single file a fifth of
-    each class is kept for the test, always the same (:func:`~torchcaps.data.image_arrays.stratified_cut`). CSV needs a
+    each class is kept for the test, always the same (:func:`~torchcaps.data.image_arrays.cut_stratified`). CSV needs a
     first line with the columns' names; the delimiter is the one of comma, semicolon and tab that makes the wanted
     columns appear; blank lines are skipped. A line of JSON lines is an object; its label may be a string, a whole
     number, true or false. Other columns are ignored. Texts are split by :func:`~torchcaps.data.text.tokens.tokenize`;
@@ -110,10 +110,10 @@ def read_text_file(
     if not path.exists():
         raise DataError(f"there is no file or folder {path}. Give a .csv or .jsonl file, or a folder with train.csv.")
     # Both splits are read also when training is asked for: an error should come before the training, not after.
-    parts = {part: _rows(file, columns) for part, file in _files(path).items()}
+    parts = {part: _read_rows(file, columns) for part, file in _find_files(path).items()}
     training = parts.get("", parts.get("train", []))
     names = name_text_classes([row.label for row in training], class_names, path)
-    sets = {part: _text_set(rows, names, part, path, lower) for part, rows in parts.items()}
+    sets = {part: _make_text_set(rows, names, part, path, lower) for part, rows in parts.items()}
     if split in sets:
         return sets[split]
     return cut_texts(sets[""], split, path)
@@ -121,13 +121,13 @@ def read_text_file(
 
 def cut_texts(texts: TextSet, split: str, where: object) -> TextSet:
     """The training or the test texts of a set that is not cut into these yet: always the same ones."""
-    tested = stratified_cut(texts.labels, CUT_SEED)
+    tested = cut_stratified(texts.labels, CUT_SEED)
     if split == "test" and not bool(tested.any()):
         raise DataError(f"{where} has one text per class, so none can be kept for the test. Add texts to the classes.")
     return texts[tested if split == "test" else ~tested]
 
 
-def _files(path: Path) -> dict[str, Path]:
+def _find_files(path: Path) -> dict[str, Path]:
     """The files of "train" and "test", or one of "" that is not yet cut into these."""
     if not path.is_dir():
         if path.suffix.lower() not in SUFFIXES:
@@ -137,24 +137,28 @@ def _files(path: Path) -> dict[str, Path]:
     for split in SPLITS:
         there = [path / f"{split}{suffix}" for suffix in SUFFIXES if (path / f"{split}{suffix}").is_file()]
         if len(there) != 1:
-            found = f"found {' and '.join(file.name for file in there)}" if there else "there is none"
+            outcome = f"found {' and '.join(file.name for file in there)}" if there else "there is none"
             raise DataError(
-                f"{path} must have one file {split}.csv, .tsv or .jsonl, {found}. A single file, of which a fifth is "
+                f"{path} must have one file {split}.csv, .tsv or .jsonl, {outcome}. A single file, of which a fifth is "
                 "kept for the test, is given by its own path."
             )
         files[split] = there[0]
     return files
 
 
-def _rows(path: Path, columns: _Columns) -> list[_Row]:
+def _read_rows(path: Path, columns: _Columns) -> list[_Row]:
     content = read_utf8(path)
-    rows = _json_rows(content, path, columns) if path.suffix.lower() == ".jsonl" else _csv_rows(content, path, columns)
+    rows = (
+        _read_json_rows(content, path, columns)
+        if path.suffix.lower() == ".jsonl"
+        else _read_csv_rows(content, path, columns)
+    )
     if not rows:
         raise DataError(f"{path} has a header but no texts. Add a line for each text.")
     return rows
 
 
-def _delimiter(line: str, columns: _Columns) -> str:
+def _guess_delimiter(line: str, columns: _Columns) -> str:
     """The delimiter that shows most of the wanted columns, then most columns at all, in the header."""
 
     def score(delimiter: str) -> tuple[int, int]:
@@ -167,14 +171,14 @@ def _delimiter(line: str, columns: _Columns) -> str:
     return max(DELIMITERS, key=score)
 
 
-def _csv_rows(content: str, path: Path, columns: _Columns) -> list[_Row]:
+def _read_csv_rows(content: str, path: Path, columns: _Columns) -> list[_Row]:
     content = content.lstrip("\n")
-    delimiter = _delimiter(content.split("\n", 1)[0], columns)
+    delimiter = _guess_delimiter(content.split("\n", 1)[0], columns)
     reader = csv.reader(io.StringIO(content, newline=""), delimiter=delimiter, strict=True)
     rows = []
     try:
         header = next(reader)
-        places = [_place(header, column, path) for column in columns]
+        places = [_find_column(header, column, path) for column in columns]
         for row in reader:
             if not row:
                 continue
@@ -184,7 +188,7 @@ def _csv_rows(content: str, path: Path, columns: _Columns) -> list[_Row]:
                     'that hold the delimiter or quotes into "double quotes".'
                 )
             text, label = (row[place] for place in places)
-            rows.append(_Row(text, _label(label.strip(), reader.line_num, path, columns.label)))
+            rows.append(_Row(text, _require_label(label.strip(), reader.line_num, path, columns.label)))
     except csv.Error as error:
         raise DataError(
             f"{path} is no proper CSV at line {reader.line_num}: {error}. Is a quote not closed? Texts of more than "
@@ -193,7 +197,7 @@ def _csv_rows(content: str, path: Path, columns: _Columns) -> list[_Row]:
     return rows
 
 
-def _place(header: list[str], column: str, path: Path) -> int:
+def _find_column(header: list[str], column: str, path: Path) -> int:
     if header.count(column) != 1:
         number = "no column" if column not in header else "more than one column"
         raise DataError(
@@ -203,13 +207,13 @@ def _place(header: list[str], column: str, path: Path) -> int:
     return header.index(column)
 
 
-def _label(label: str, line: int, path: Path, column: str) -> str:
+def _require_label(label: str, line: int, path: Path, column: str) -> str:
     if not label:
         raise DataError(f"line {line} of {path} has no label in the column {column!r}. Add it or delete the line.")
     return label
 
 
-def _json_rows(content: str, path: Path, columns: _Columns) -> list[_Row]:
+def _read_json_rows(content: str, path: Path, columns: _Columns) -> list[_Row]:
     rows = []
     for number, line in enumerate(content.split("\n"), 1):
         if not line.strip():
@@ -220,16 +224,16 @@ def _json_rows(content: str, path: Path, columns: _Columns) -> list[_Row]:
             raise DataError(
                 f"line {number} of {path} is no JSON: {error}. Every line must be an object of its own."
             ) from error
-        rows.append(_json_row(entry, number, path, columns))
+        rows.append(_read_json_row(entry, number, path, columns))
     return rows
 
 
-def _json_row(entry: object, line: int, path: Path, columns: _Columns) -> _Row:
+def _read_json_row(entry: object, line: int, path: Path, columns: _Columns) -> _Row:
     if not isinstance(entry, dict):
         raise DataError(f"line {line} of {path} must be a JSON object with {', '.join(columns)}, got {entry!r:.60}.")
     text, label = entry.get(columns.text), entry.get(columns.label)
     if columns.text not in entry:
-        _place(list(entry), columns.text, path)
+        _find_column(list(entry), columns.text, path)
     if not isinstance(text, str):
         raise DataError(f"{columns.text!r} in line {line} of {path} must be a string, got {text!r:.60}.")
     if label is None:
@@ -242,7 +246,7 @@ def _json_row(entry: object, line: int, path: Path, columns: _Columns) -> _Row:
             f"{columns.label!r} in line {line} of {path} must be a string or a whole number, got {label!r:.60}."
         )
     named = json.dumps(label) if isinstance(label, bool) else str(label).strip()
-    return _Row(text, _label(named, line, path, columns.label))
+    return _Row(text, _require_label(named, line, path, columns.label))
 
 
 def name_text_classes(labels: Sequence[str], given: Sequence[str] | None, where: object) -> tuple[str, ...]:
@@ -267,7 +271,7 @@ def _whole_number(label: str) -> bool:
     return digits.isascii() and digits.isdigit() and len(digits) < 19
 
 
-def _text_set(rows: list[_Row], names: tuple[str, ...], part: str, path: Path, lower: bool) -> TextSet:
+def _make_text_set(rows: list[_Row], names: tuple[str, ...], part: str, path: Path, lower: bool) -> TextSet:
     number = {name: index for index, name in enumerate(names)}
     unknown = sorted({row.label for row in rows} - set(names))
     if unknown:

@@ -25,20 +25,20 @@ EXPECTED = "Expected lines of a word and its numbers, as GloVe has them, or an .
 Found = dict[str, list[float]]
 
 
-def initial_vectors(text: TextOptions, vocabulary: Vocabulary, seed: int) -> tuple[Tensor, int | None]:
+def make_initial_vectors(text: TextOptions, vocabulary: Vocabulary, seed: int) -> tuple[Tensor, int | None]:
     """Vectors ``[V, D]`` to begin with, and how many words the file of vectors had; None without a file."""
     if text.vectors is None:
-        return random_vectors(vocabulary, text.vector_size, sub_seed(seed, Stream.WORD_VECTORS)), None
-    return word_vectors(text.vectors, vocabulary, seed=sub_seed(seed, Stream.WORD_VECTORS))
+        return draw_vectors(vocabulary, text.vector_size, sub_seed(seed, Stream.WORD_VECTORS)), None
+    return read_word_vectors(text.vectors, vocabulary, seed=sub_seed(seed, Stream.WORD_VECTORS))
 
 
-def random_vectors(vocabulary: Vocabulary, dim: int, seed: int = 0) -> Tensor:
+def draw_vectors(vocabulary: Vocabulary, dim: int, seed: int = 0) -> Tensor:
     """Vectors uniform in ±0.25 (Kim 2014), float32 ``[V, dim]``; that of padding is zero."""
     require_count("dim", dim)
     return _uniform(len(vocabulary), dim, RANDOM_RANGE, seed)
 
 
-def word_vectors(
+def read_word_vectors(
     path: str | os.PathLike[str], vocabulary: Vocabulary, dim: int | None = None, seed: int = 0
 ) -> tuple[Tensor, int]:
     """The vectors of a vocabulary's words.
@@ -64,7 +64,7 @@ def word_vectors(
     if not path.is_file():
         raise DataError(f"there is no file {path}. {EXPECTED}")
     wanted = {form for word in vocabulary.words for form in (word, word.lower())}
-    known = _from_arrays(path, wanted) if path.suffix == ".npz" else _from_lines(path, wanted, dim)
+    known = _read_from_arrays(path, wanted) if path.suffix == ".npz" else _read_from_lines(path, wanted, dim)
     matches = {token_id: known.get(word, known.get(word.lower())) for word, token_id in vocabulary.token_ids.items()}
     rows = {token_id: vector for token_id, vector in matches.items() if vector is not None}
     if not rows:
@@ -91,7 +91,7 @@ def _uniform(count: int, dim: int, spread: float, seed: int) -> Tensor:
     return vectors
 
 
-def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+def _read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Numbered lines that are not blank; large files are never in memory as a whole."""
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
@@ -106,11 +106,11 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
         raise DataError(f"{path} cannot be read: {error}. If it is damaged, get it again.") from error
 
 
-def _from_lines(path: Path, wanted: set[str], dim: int | None) -> Found:
+def _read_from_lines(path: Path, wanted: set[str], dim: int | None) -> Found:
     encoded = {word.encode("utf-8"): word for word in wanted}  # lines stay bytes: broken words elsewhere do not matter
-    found: Found = {}
+    vectors: Found = {}
     size: int | None = None
-    for number, line in _lines(path):
+    for number, line in _read_lines(path):
         if size is None:
             if line.startswith(b"PK"):
                 raise DataError(f"{path} is a zip archive. Unpack it and give the text file in it. {EXPECTED}")
@@ -119,7 +119,7 @@ def _from_lines(path: Path, wanted: set[str], dim: int | None) -> Found:
                 size = int(pieces[1])  # word2vec's first line
                 continue
             size = len(pieces) - 1
-            _numbers(path, number, pieces[1:], size)  # so that a file of another kind is noticed at once
+            _parse_numbers(path, number, pieces[1:], size)  # so that a file of another kind is noticed at once
         word, _, rest = line.partition(b" ")
         if rest.count(b" ") == size - 1 and word not in encoded:
             continue  # most lines of a large file
@@ -131,10 +131,10 @@ def _from_lines(path: Path, wanted: set[str], dim: int | None) -> Found:
                 "must have one length; is the file cut short?"
             )
         if not extra and word in encoded:
-            found.setdefault(encoded[word], _numbers(path, number, pieces[1:], size))
+            vectors.setdefault(encoded[word], _parse_numbers(path, number, pieces[1:], size))
     if size is None:
         raise DataError(f"{path} is empty. {EXPECTED}")
-    return found
+    return vectors
 
 
 def _is_number(piece: bytes) -> bool:
@@ -145,7 +145,7 @@ def _is_number(piece: bytes) -> bool:
     return True
 
 
-def _numbers(path: Path, line: int, pieces: list[bytes], size: int) -> list[float]:
+def _parse_numbers(path: Path, line: int, pieces: list[bytes], size: int) -> list[float]:
     if size < 1:
         raise DataError(f"line {line} of {path} has a single word and no numbers. {EXPECTED}")
     try:
@@ -154,7 +154,7 @@ def _numbers(path: Path, line: int, pieces: list[bytes], size: int) -> list[floa
         raise DataError(f"line {line} of {path} has something that is no number: {error}. {EXPECTED}") from error
 
 
-def _from_arrays(path: Path, wanted: set[str]) -> Found:
+def _read_from_arrays(path: Path, wanted: set[str]) -> Found:
     advice = "Save it with np.savez(file, words=words, vectors=vectors)."
     headers = read_headers(path, advice)
     if not {"words", "vectors"} <= headers.keys():

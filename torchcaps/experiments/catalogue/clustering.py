@@ -18,17 +18,17 @@ CLUSTERS, ITERATIONS = 3, 20
 NAMES = ("soft k-means", "Gaussian mixture", "dynamic routing", "optimised routing")
 
 
-def _clustered(seed: int) -> list[Clustered]:
+def _cluster(seed: int) -> list[Clustered]:
     return cluster_all(*make_points(seed, CLUSTERS), CLUSTERS, ITERATIONS, seed)
 
 
 def _measure(name: str, seed: int) -> Measure:
     def measure(_: Mapping[str, Run], __: Context) -> Numbers:
         at = NAMES.index(name)
-        found, lengths = _clustered(seed)[at], cluster_all(*make_lengths(seed), CLUSTERS, ITERATIONS, seed)[at]
+        points, lengths = _cluster(seed)[at], cluster_all(*make_lengths(seed), CLUSTERS, ITERATIONS, seed)[at]
         return {
-            "purity_percent": 100 * found.purity,
-            "rises": found.rises,
+            "purity_percent": 100 * points.purity,
+            "rises": points.rises,
             "lengths_purity_percent": 100 * lengths.purity,
             "lengths_rises": lengths.rises,
         }
@@ -44,7 +44,7 @@ def _trials(setting: Setting) -> list[Trial]:
 def _extras(context: Context, folder: Path) -> list[Path]:
     """The objective of every iteration, and the centres moving."""
     seed = context.setting.seeds[0]
-    results = _clustered(seed)
+    results = _cluster(seed)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["seed", "iteration", *(result.name for result in results), "version", "command"])

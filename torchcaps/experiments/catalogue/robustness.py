@@ -33,13 +33,13 @@ def _measure(runs: Mapping[str, Run], context: Context) -> Numbers:
         for key, changed in attacked.items():
             right[key] += len(some) * robust_accuracy(model, changed, names)
         tick(len(some))
-    found = {f"{key}_accuracy_percent": 100 * count / len(images) for key, count in right.items()}
+    numbers = {f"{key}_accuracy_percent": 100 * count / len(images) for key, count in right.items()}
     few = max(1, len(images) // ONE_PIXEL_PART)
     each = context.progress("one pixel", few)
     touched = one_pixel(model, images[:few], labels[:few], progress=lambda _: each(1))
-    found["one_pixel_clean_accuracy_percent"] = 100 * robust_accuracy(model, images[:few], labels[:few])
-    found["one_pixel_accuracy_percent"] = 100 * robust_accuracy(model, touched.images, labels[:few])
-    return found
+    numbers["one_pixel_clean_accuracy_percent"] = 100 * robust_accuracy(model, images[:few], labels[:few])
+    numbers["one_pixel_accuracy_percent"] = 100 * robust_accuracy(model, touched.images, labels[:few])
+    return numbers
 
 
 def _trials(setting: Setting) -> list[Trial]:

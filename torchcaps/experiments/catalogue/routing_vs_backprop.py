@@ -28,6 +28,7 @@ from torchcaps.experiments.measures import load_images, take_first
 from torchcaps.experiments.registry import register_experiment
 from torchcaps.models import create_model
 from torchcaps.run import Run
+from torchcaps.training.tasks.metrics import find_correct
 
 DATA = "fashion-mnist"
 PROBE_IMAGES = 10_000
@@ -52,7 +53,7 @@ class ClassPoses(NamedTuple):
     labels: Tensor
 
 
-def class_capsules(model: nn.Module, source: ImageSource, context: Context) -> ClassPoses:
+def collect_class_capsules(model: nn.Module, source: ImageSource, context: Context) -> ClassPoses:
     """The class capsules of all images."""
     tick = context.progress("looking", len(source))
     poses, lengths, labels = [], [], []
@@ -66,7 +67,7 @@ def class_capsules(model: nn.Module, source: ImageSource, context: Context) -> C
     return ClassPoses(torch.cat(poses), torch.cat(lengths), torch.cat(labels))
 
 
-def named_by_majority(known: ClassPoses, seen: ClassPoses) -> float:
+def measure_majority(known: ClassPoses, seen: ClassPoses) -> float:
     """Accuracy if every capsule is named by the class of most of the known images for which it is the longest.
 
     Routing without training cannot know which capsule should stand for which class; this asks whether it puts images
@@ -81,23 +82,29 @@ def named_by_majority(known: ClassPoses, seen: ClassPoses) -> float:
     return float((names[seen.lengths.argmax(dim=1)] == seen.labels).double().mean())
 
 
-def probe_accuracy(known: ClassPoses, seen: ClassPoses) -> float:
+def measure_probe(known: ClassPoses, seen: ClassPoses) -> float:
     """Accuracy of a linear classifier on the poses, fitted to the known images by ridge regression."""
     target = nn.functional.one_hot(known.labels)
-    return float((fit_ridge(known.poses, target, seen.poses, RIDGE).argmax(dim=1) == seen.labels).double().mean())
+    return _measure_accuracy(fit_ridge(known.poses, target, seen.poses, RIDGE), seen.labels)
 
 
-def _numbers(model: nn.Module, context: Context) -> Numbers:
-    known = class_capsules(model, take_first(load_images(context.setting, DATA, "train"), PROBE_IMAGES), context)
-    seen = class_capsules(model, take_first(load_images(context.setting, DATA), PROBE_IMAGES), context)
+def _measure_accuracy(scores: Tensor, labels: Tensor) -> float:
+    return float(find_correct(scores, labels).double().mean())
+
+
+def _measure(model: nn.Module, context: Context) -> Numbers:
+    known = collect_class_capsules(
+        model, take_first(load_images(context.setting, DATA, "train"), PROBE_IMAGES), context
+    )
+    seen = collect_class_capsules(model, take_first(load_images(context.setting, DATA), PROBE_IMAGES), context)
     return {
-        "accuracy_percent": 100 * float((seen.lengths.argmax(dim=1) == seen.labels).double().mean()),
-        "majority_percent": 100 * named_by_majority(known, seen),
-        "probe_percent": 100 * probe_accuracy(known, seen),
+        "accuracy_percent": 100 * _measure_accuracy(seen.lengths, seen.labels),
+        "majority_percent": 100 * measure_majority(known, seen),
+        "probe_percent": 100 * measure_probe(known, seen),
     }
 
 
-def _untrained(iterations: int, longer: float, seed: int) -> Measure:
+def _measure_untrained(iterations: int, longer: float, seed: int) -> Measure:
     def measure(_: Mapping[str, Run], context: Context) -> Numbers:
         data = load_images(context.setting, DATA)
         torch.manual_seed(seed)
@@ -106,19 +113,19 @@ def _untrained(iterations: int, longer: float, seed: int) -> Measure:
         model = create_model(name, data.image_shape, classes, routing=routing, decoder=False)
         with torch.no_grad():
             model.class_capsules.weight.mul_(longer)  # type: ignore[operator, union-attr]
-        return _numbers(model.eval(), context)
+        return _measure(model.eval(), context)
 
     return measure
 
 
-def _trained(runs: Mapping[str, Run], context: Context) -> Numbers:
-    return _numbers(runs["run"].model, context)
+def _measure_trained(runs: Mapping[str, Run], context: Context) -> Numbers:
+    return _measure(runs["run"].model, context)
 
 
 def _trials(setting: Setting) -> list[Trial]:
     trials = []
     for name, (iterations, longer), seed in for_each(ALONE, setting.seeds):
-        trials.append(Trial(name, seed, {}, _untrained(iterations, longer, seed)))
+        trials.append(Trial(name, seed, {}, _measure_untrained(iterations, longer, seed)))
     for name, keys, seed in for_each(
         {
             "with backpropagation, 1 iteration": {**DYNAMIC, "model.options.routing.iterations": 1},
@@ -127,7 +134,7 @@ def _trials(setting: Setting) -> list[Trial]:
         setting.seeds,
     ):
         run = setting.training(DATA, seed, keys)
-        trials.append(Trial(name, seed, {"run": run}, _trained))
+        trials.append(Trial(name, seed, {"run": run}, _measure_trained))
     return trials
 
 

@@ -22,7 +22,7 @@ from torchcaps.experiments.base import (
 )
 from torchcaps.experiments.measures import measure_affine_error, measure_error
 from torchcaps.experiments.registry import register_experiment
-from torchcaps.experiments.step_cost import PROCESSES, ROUNDS, TrainingStep, step_costs
+from torchcaps.experiments.step_cost import PROCESSES, ROUNDS, TrainingStep, measure_steps
 from torchcaps.run import Run
 
 ROUTINGS = ("dynamic", "optimized", "kmeans", "em", "uniform", "random", "frozen")
@@ -75,7 +75,7 @@ def _together(context: Context) -> Mapping[str, Numbers]:
         )
         for name in (*ROUTINGS, CNN)
     }
-    return step_costs(steps, context.progress("timing", len(steps) * (ROUNDS + PROCESSES)))
+    return measure_steps(steps, context.progress("timing", len(steps) * (ROUNDS + PROCESSES)))
 
 
 EXPERIMENT = Experiment(

@@ -31,12 +31,12 @@ KINDS = {
 }
 
 
-def squash_keys(kind: str, wholes: str | None = None) -> Keys:
+def squash_keys(kind: str, parents: str | None = None) -> Keys:
     """Keys for a kind of squash of parts and wholes; none for the one that is there anyway, so that runs are shared."""
     if kind == "sabour":
         return DYNAMIC
-    of_wholes = wholes or kind
-    routing = {} if of_wholes == "sabour" else {"model.options.routing.squash": of_wholes}
+    of_parents = parents or kind
+    routing = {} if of_parents == "sabour" else {"model.options.routing.squash": of_parents}
     return {"model.options.squash": kind, **DYNAMIC, **routing}
 
 

@@ -15,26 +15,26 @@ MOST_SIDE = 10_000
 
 def read_value(values: Mapping[str, Any], key: str, kind: type, default: Any = None) -> Any:
     """A value that must be of a kind."""
-    found = values.get(key, default)
-    if not isinstance(found, kind):
-        raise RunError(f"{key} must be of type {kind.__name__}, got {found!r:.60}.")
-    return found
+    value = values.get(key, default)
+    if not isinstance(value, kind):
+        raise RunError(f"{key} must be of type {kind.__name__}, got {value!r:.60}.")
+    return value
 
 
 def read_count(values: Mapping[str, Any], key: str, most: int = MOST_NUMBER) -> int:
     """A whole number from 1 to ``most``."""
-    found: int = read_value(values, key, int)
-    if isinstance(found, bool) or not 1 <= found <= most:
-        raise RunError(f"{key} must be a whole number from 1 to {most:,}, got {found!r:.60}.")
-    return found
+    count: int = read_value(values, key, int)
+    if isinstance(count, bool) or not 1 <= count <= most:
+        raise RunError(f"{key} must be a whole number from 1 to {most:,}, got {count!r:.60}.")
+    return count
 
 
 def read_shape(values: Mapping[str, Any], key: str) -> tuple[int, int, int]:
     """Channels, height and width."""
-    found = read_value(values, key, list)
-    if len(found) != 3:
-        raise RunError(f"{key} must be channels, height and width, got {found!r:.60}.")
-    channels, height, width = (read_count({key: size}, key, MOST_SIDE) for size in found)
+    shape = read_value(values, key, list)
+    if len(shape) != 3:
+        raise RunError(f"{key} must be channels, height and width, got {shape!r:.60}.")
+    channels, height, width = (read_count({key: size}, key, MOST_SIDE) for size in shape)
     return channels, height, width
 
 

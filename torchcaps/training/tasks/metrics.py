@@ -21,7 +21,7 @@ def probabilities(output: ModelOutput, multi_label: bool = False) -> Tensor:
 
 
 def choose_classes(scores: Tensor, labels: Tensor) -> Tensor:
-    """The classes that are found, as flags bool ``[N, K]``: as many as there are labels, or those that are present.
+    """The classes that a model answers, as flags bool ``[N, K]``: as many as there are labels, or those present.
 
     Shapes:
         scores ``[N, K]``; labels ``[N]``, ``[N, M]``, or flags bool ``[N, K]``.
@@ -68,13 +68,13 @@ def measure_answers(scores: Tensor, labels: Tensor, class_names: tuple[str, ...]
     """
     accuracy = float(find_correct(scores, labels).double().mean())
     measures: dict[str, Any] = {"accuracy": accuracy, "error_percent": 100 * (1 - accuracy)}
-    found, flags = choose_classes(scores, labels), flag_labels(labels, scores.shape[1])
-    per_class = _measure_classes(found, flags, class_names)
+    chosen, flags = choose_classes(scores, labels), flag_labels(labels, scores.shape[1])
+    per_class = _measure_classes(chosen, flags, class_names)
     if labels.dtype == torch.bool:
-        measures |= {"exact_match": accuracy, **_measure_labels(found, flags)}
+        measures |= {"exact_match": accuracy, **_measure_labels(chosen, flags)}
     else:
         if labels.dim() == 2:
-            measures["share_of_objects_found"] = float((found & flags).sum() / flags.sum())
+            measures["share_of_objects_found"] = float((chosen & flags).sum() / flags.sum())
         measures["accuracy_per_class"] = {name: row["recall"] for name, row in per_class.items() if row["count"]}
     measures["per_class"] = per_class
     if labels.dim() == 1:
@@ -82,12 +82,12 @@ def measure_answers(scores: Tensor, labels: Tensor, class_names: tuple[str, ...]
     return measures
 
 
-def _measure_classes(found: Tensor, flags: Tensor, class_names: tuple[str, ...]) -> dict[str, dict[str, float]]:
+def _measure_classes(chosen: Tensor, flags: Tensor, class_names: tuple[str, ...]) -> dict[str, dict[str, float]]:
     from torchmetrics.functional.classification import multilabel_f1_score, multilabel_precision, multilabel_recall
 
     classes = len(class_names)
     columns = {
-        name: measure(found.int(), flags.int(), num_labels=classes, average=None).tolist()
+        name: measure(chosen.int(), flags.int(), num_labels=classes, average=None).tolist()
         for name, measure in (
             ("precision", multilabel_precision), ("recall", multilabel_recall), ("f1", multilabel_f1_score)
         )
@@ -96,12 +96,12 @@ def _measure_classes(found: Tensor, flags: Tensor, class_names: tuple[str, ...])
     return {name: {key: column[at] for key, column in columns.items()} for at, name in enumerate(class_names)}
 
 
-def _measure_labels(found: Tensor, flags: Tensor) -> dict[str, float]:
+def _measure_labels(chosen: Tensor, flags: Tensor) -> dict[str, float]:
     """Over all decisions, and as means over the items."""
     from torchmetrics.functional.classification import binary_f1_score, binary_precision, binary_recall
 
     kinds = {"precision": binary_precision, "recall": binary_recall, "f1": binary_f1_score}
-    pair = found.int(), flags.int()
+    pair = chosen.int(), flags.int()
     overall = {name: float(measure(*pair)) for name, measure in kinds.items()}
     return overall | {
         f"{name}_of_samples": float(measure(*pair, multidim_average="samplewise").mean())

@@ -15,7 +15,7 @@ from torchcaps.data.sources import text_sources
 from torchcaps.data.text.sets import TextSet
 from torchcaps.data.text.texts import Texts
 from torchcaps.data.text.tokens import tokenize
-from torchcaps.data.text.vectors import initial_vectors
+from torchcaps.data.text.vectors import make_initial_vectors
 from torchcaps.data.text.vocabulary import Vocabulary
 from torchcaps.errors import TorchcapsError
 from torchcaps.io import require_inside, write_atomically
@@ -73,9 +73,9 @@ class TextTask(Task):
         text = replace(recipe.text, max_length=max_length)
         train, validation = text_sources(texts, recipe.data, text, seed, files)
         vocabulary = train.vocabulary
-        vectors, found = initial_vectors(text, vocabulary, seed)
-        if found is not None and files.notice:
-            files.notice(f"{text.vectors} has {found:,} of the {len(vocabulary.words):,} words.")
+        vectors, covered = make_initial_vectors(text, vocabulary, seed)
+        if covered is not None and files.notice:
+            files.notice(f"{text.vectors} has {covered:,} of the {len(vocabulary.words):,} words.")
         task = cls(
             train.class_names, len(vocabulary), vectors.shape[1], max_length, texts.lower, train.multi_label, vocabulary
         )
