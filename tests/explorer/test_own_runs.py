@@ -134,8 +134,8 @@ def test_matrix_capsules_route_but_do_not_draw(tmp_path):
 )
 def test_a_model_sees_a_picture_prepared_as_in_training(tmp_path, preparation, side):
     data = own_data(tmp_path, side=20)
-    whole = {"preparation": preparation, "picture_shape": (1, 20, 20), "classes": ("0", "1", "2"), "data": data}
-    run = untrained_run(tmp_path / "run", shape=(1, side, side), **whole)
+    classes = ("0", "1", "2")
+    run = untrained_run(tmp_path / "run", shape=(1, 20, 20), classes=classes, data=data, preparation=preparation)
     client = exploring(run)
     about, sample = info(client, "run-run"), client.get("/api/models/run-run/samples").json()["samples"][0]
     assert (about["picture"]["width"], about["drawing"]["width"]) == (20, side)
@@ -219,18 +219,18 @@ def test_a_model_of_pictures_that_no_page_shows_is_refused(tmp_path, shape):
 def test_what_is_no_run_is_refused(tmp_path):
     with pytest.raises(RunError, match="is not there"):
         create_app([tmp_path / "nowhere"])
-    with pytest.raises(RunError, match="is not there"):
+    with pytest.raises(RunError, match="it has neither a recipe nor weights"):
         create_app([tmp_path])
     (tmp_path / "weights.safetensors").write_bytes(b"\x80\x04pickled")
     with pytest.raises(RunError, match="is not a safetensors file"):
         create_app([tmp_path])
 
 
-def test_a_folder_without_a_recipe_is_no_run(tmp_path):
+def test_a_folder_without_a_recipe_is_explored_without_samples(tmp_path):
+    """Such as `Run.save` makes of a weights file."""
     run = untrained_run(tmp_path / "run")
     (run / "recipe.yaml").unlink()
-    with pytest.raises(RunError, match=r"it has no recipe\.yaml"):
-        create_app([run])
+    assert info(exploring(run), "run-run")["samples"] == 0
 
 
 def test_nothing_to_explore_is_refused():

@@ -260,7 +260,7 @@ def test_other_data_is_read_as_the_models_own(tmp_path):
     assert "What" in spec.task.vocabulary.words
     own = [f"What Thing {name},{name}" for name in classes]
     (tmp_path / "own.csv").write_text("\n".join(["text,label", *own * 5]))
-    _, texts = load(tmp_path / "run").open_data(str(tmp_path / "own.csv"))
+    texts = load(tmp_path / "run").open_data(str(tmp_path / "own.csv")).source
     assert not (texts.token_ids == 1).any(), "no word is unknown"
 
 

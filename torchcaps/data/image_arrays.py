@@ -140,7 +140,7 @@ def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
             raise DataError(f"{path} has no array {needed!r}; found: {', '.join(sorted(headers)) or 'nothing'}. {SAVE}")
     pairs = [(x, y) for x, y in (("x", "y"), ("x_test", "y_test")) if x in headers]
     for images, labels in pairs:
-        check_pair(headers[images], headers[labels], f"{images} in {path}", f"{labels} in {path}")
+        check_pair(headers[images], headers[labels], f"{images} of {path}", f"{labels} of {path}")
     used = [key for key in ("x", "y", "x_test", "y_test", "class_names") if key in headers]
     arrays = read_arrays(path, used, headers, SAVE)
     for _, labels in pairs:
@@ -153,7 +153,7 @@ def check_pair(images: ArrayHeader, labels: ArrayHeader, x: str, y: str) -> None
     if not images.shape or not (len(labels.shape) == 1 or (len(labels.shape) == 2 and labels.shape[1] == 1)):
         raise DataError(f"{y} must be one label per image, [N] or [N, 1], got shape {labels.shape}.")
     if images.shape[0] != labels.shape[0]:
-        raise DataError(f"{images.shape[0]} images {x} need as many labels, {y} has {labels.shape[0]}.")
+        raise DataError(f"every image needs a label: {images.shape[0]} images in {x}, {labels.shape[0]} in {y}.")
     if not labels.shape[0]:
         raise DataError(f"{x} holds no images.")
     if labels.dtype.kind not in "iuUO":  # objects are refused with their own words
