@@ -88,7 +88,7 @@ def test_classes_have_names():
     [
         (3, "cannot be made of a int. Give a pair"),
         ({"x": 1}, "cannot be made of a dict"),
-        ((PIXELS, LABELS[:5]), "30 images in the data, 5 labels in it"),
+        ((PIXELS, LABELS[:5]), "30 images in the data, 5 in the labels"),
         ((PIXELS, LABELS + 0.5), "the labels must be integers or unicode strings"),
         ((PIXELS.astype(int), LABELS), "the images must be uint8"),
         ((PIXELS * 1.0, LABELS), "float images must be in 0 … 1"),

@@ -128,7 +128,9 @@ def make_image_set(data: Any, class_names: Sequence[str] | None = None) -> Image
     else:
         raise DataError(f"images cannot be made of a {type(data).__name__}. {EXPECTED}")
     pixels, values = _to_array(images, "the images"), _to_labels(labels)
-    check_pair(ArrayHeader(pixels.shape, pixels.dtype), ArrayHeader(values.shape, values.dtype), "the data", "it")
+    check_pair(
+        ArrayHeader(pixels.shape, pixels.dtype), ArrayHeader(values.shape, values.dtype), "the data", "the labels"
+    )
     values = values.reshape(-1)
     names = name_classes(values, "the data", class_names)
     return ImageSet(to_pixels(pixels, "the images"), number_labels(values, names, "the data"), names)
