@@ -24,6 +24,11 @@ except KeyboardInterrupt:
 """
 
 
+def _hear_ctrl_c():
+    """What a shell starts in the background ignores Ctrl-C, and so would all that it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Server:
     """A running explorer; ``settings`` are numbers of ``torchcaps.explorer.limits``."""
 
@@ -37,6 +42,7 @@ class Server:
             stderr=subprocess.PIPE,
             text=True,
             env=os.environ | {"OMP_NUM_THREADS": "1"},
+            preexec_fn=_hear_ctrl_c if os.name == "posix" else None,
         )
         ready, _, _ = select.select([self.process.stdout], [], [], 60)
         line = self.process.stdout.readline() if ready else ""
