@@ -42,11 +42,7 @@ class MemoryImages(ImageDataset):
                 f"training and test images must be of one shape, got {self.train.image_shape} and "
                 f"{self.test.image_shape}."
             )
-        if self.test is not None and self.test.class_names != self.train.class_names:
-            raise DataError(
-                f"training and test images must be of the same classes, got {', '.join(self.train.class_names)} and "
-                f"{', '.join(self.test.class_names)}. Give both the same class_names."
-            )
+        _require_same_classes(self.train, self.test, "images")
 
     @property
     def title(self) -> str:
@@ -74,11 +70,7 @@ class MemoryTexts(TextDataset):
     test: TextSet | None = None
 
     def __post_init__(self) -> None:
-        if self.test is not None and self.test.class_names != self.train.class_names:
-            raise DataError(
-                f"training and test texts must be of the same classes, got {', '.join(self.train.class_names)} and "
-                f"{', '.join(self.test.class_names)}. Give both the same class_names."
-            )
+        _require_same_classes(self.train, self.test, "texts")
 
     @property
     def title(self) -> str:
@@ -97,6 +89,14 @@ class MemoryTexts(TextDataset):
         if self.test is None:
             return cut_texts(self.train, split, self.title)
         return self.train if split == "train" else self.test
+
+
+def _require_same_classes(train: ImageSet | TextSet, test: ImageSet | TextSet | None, what: str) -> None:
+    if test is not None and test.class_names != train.class_names:
+        raise DataError(
+            f"training and test {what} must be of the same classes, got {', '.join(train.class_names)} and "
+            f"{', '.join(test.class_names)}. Give both the same class_names."
+        )
 
 
 def make_image_set(data: Any, class_names: Sequence[str] | None = None) -> ImageSet:
@@ -212,14 +212,14 @@ def _convert_image(image: Any, index: int) -> NDArray[Any]:
     )
 
 
-def _to_array(values: Any, what: str) -> NDArray[Any]:
+def _to_array(values: Any, what: str, expected: str = EXPECTED) -> NDArray[Any]:
     import numpy as np
 
     if isinstance(values, Tensor):
         return np.asarray(values.detach().cpu().numpy())
     if isinstance(values, np.ndarray):
         return values
-    raise DataError(f"{what} must be an array or a tensor, got a {type(values).__name__}. {EXPECTED}")
+    raise DataError(f"{what} must be an array or a tensor, got a {type(values).__name__}. {expected}")
 
 
 def _to_labels(labels: Any) -> NDArray[Any]:
@@ -270,7 +270,7 @@ def is_picture(item: Any) -> bool:
 
 def list_pixels(images: Any) -> list[Tensor]:
     """An array or a tensor of images as single ones, uint8 ``[C, H, W]``; one image ``[H, W]`` is taken, too."""
-    array = _to_array(images, "the images")
+    array = _to_array(images, "the images", "Give files, Pillow's images, an array or a tensor.")
     return list(to_pixels(array[None] if array.ndim == 2 else array, "the images"))
 
 

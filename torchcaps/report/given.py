@@ -10,6 +10,7 @@ from torch import nn
 from torchcaps.analysis.answers import ImageAnswers, TextAnswers, choose_cases
 from torchcaps.models.base import Decoder, find_decoder
 from torchcaps.report.facts import Facts
+from torchcaps.training.tasks import ImageTask, TextTask
 
 RIGHT, WRONG = 10, 8
 """So many cases are shown."""
@@ -28,7 +29,7 @@ class GivenImages:
     """
 
     model: nn.Module
-    task: Any
+    task: ImageTask
     answers: ImageAnswers
     facts: Facts
     seed: int
@@ -41,7 +42,7 @@ class GivenImages:
     @property
     def patches(self) -> int:
         """Of each image, whose scores an evaluation averages. Here only the central one is looked at."""
-        return int(getattr(getattr(self.task, "preparation", None), "crops", 1))
+        return self.task.patches
 
     def cases(self) -> tuple[list[int], list[int]]:
         """Positions of the right and of the wrong answers that are shown."""
@@ -61,7 +62,7 @@ class GivenTexts:
     """
 
     model: nn.Module
-    task: Any
+    task: TextTask
     answers: TextAnswers
     facts: Facts
     seed: int

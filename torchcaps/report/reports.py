@@ -30,6 +30,7 @@ from torchcaps.report.routing import show_routing
 from torchcaps.report.texts import show_words
 from torchcaps.training.errors import RunError
 from torchcaps.training.recipe import MOST_SEEDS
+from torchcaps.training.tasks import Task
 from torchcaps.version import __version__
 
 EXPLAIN = "explain"
@@ -89,7 +90,7 @@ KINDS = {
 
 def explain(
     model: nn.Module,
-    task: Any,
+    task: Task,
     source: Any,
     folder: str | os.PathLike[str],
     *,
@@ -102,7 +103,7 @@ def explain(
 
     Args:
         model: any; one that is a :class:`~torchcaps.models.base.CapsuleModel` is looked into.
-        task: what it is for, with ``kind`` and ``class_names``, and of text how it is read.
+        task: what it is for, :class:`~torchcaps.training.tasks.ImageTask` or ``TextTask``.
         source: test images or texts, a :class:`~torchcaps.data.images.Source`.
         folder: where to write; what else is there is left alone.
         facts: what is to be said about the model that cannot be measured.

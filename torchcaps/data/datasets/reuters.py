@@ -47,16 +47,8 @@ class ReutersNews(TextBenchmark):
         "test": "reuters/modapte90_test.jsonl",
     }
 
-    def load(
-        self,
-        split: str,
-        files: Files = Files(),
-        class_names: tuple[str, ...] | None = None,
-        lower: bool | None = None,
-    ) -> TextSet:
-        """See :class:`~torchcaps.data.dataset.TextDataset`; in the order of the files."""
-        self.check_split(split)
-        lower = self.lower if lower is None else lower
+    def read_split(self, split: str, files: Files, lower: bool) -> TextSet:
+        """The documents of a split, in the order of the files."""
         return _label_texts(self.choose_documents(split, files), self.class_names, lower)
 
     def choose_documents(self, split: str, files: Files) -> list[Document]:

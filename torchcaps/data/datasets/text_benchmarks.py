@@ -72,7 +72,11 @@ class TextBenchmark(TextDataset):
     ) -> TextSet:
         """See :class:`~torchcaps.data.dataset.TextDataset`; in the order of the file."""
         self.check_split(split)
-        return read_lines(self.require_file(split, files), self.class_names, self.lower if lower is None else lower)
+        return self.read_split(split, files, self.lower if lower is None else lower)
+
+    def read_split(self, split: str, files: Files, lower: bool) -> TextSet:
+        """The texts of a split that there is."""
+        return read_lines(self.require_file(split, files), self.class_names, lower)
 
 
 @dataclass(frozen=True)
@@ -91,16 +95,9 @@ class FoldedBenchmark(TextBenchmark):
         if self.fold not in range(FOLDS):
             raise DataError(f"the fold of {self.name} must be in 0 … {FOLDS - 1}, got {self.fold!r}.", option="fold")
 
-    def load(
-        self,
-        split: str,
-        files: Files = Files(),
-        class_names: tuple[str, ...] | None = None,
-        lower: bool | None = None,
-    ) -> TextSet:
-        """See :class:`~torchcaps.data.dataset.TextDataset`; in the order of the file."""
-        self.check_split(split)
-        whole = read_lines(self.require_file("all", files), self.class_names, self.lower if lower is None else lower)
+    def read_split(self, split: str, files: Files, lower: bool) -> TextSet:
+        """The fold, or all but the fold."""
+        whole = read_lines(self.require_file("all", files), self.class_names, lower)
         tested = fold_numbers(whole.labels, self.fold_seed) == self.fold
         return whole[tested if split == "test" else ~tested]
 

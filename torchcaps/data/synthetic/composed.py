@@ -186,12 +186,10 @@ class MultiMNIST(ComposedDigits):
 
     def training_source(self, images: ImageSet, preparation: Preparation, augmentation: Augmentation) -> ImageSource:
         """Pairs, new ones every epoch."""
-        self.check_preparation(preparation, augmentation)
         return MultiDigits(images)
 
     def evaluation_source(self, images: ImageSet, preparation: Preparation) -> ImageSource:
         """Pairs, the same for everyone."""
-        self.check_preparation(preparation)
         return MultiDigits(images)
 
 
@@ -206,15 +204,12 @@ class AffineMNIST(ComposedDigits):
 
     def training_source(self, images: ImageSet, preparation: Preparation, augmentation: Augmentation) -> ImageSource:
         """Digits that are shifted only."""
-        self.check_preparation(preparation, augmentation)
         return ShiftedDigits(images)
 
     def validation_source(self, images: ImageSet, preparation: Preparation) -> ImageSource:
         """Digits as those of training: what the test is about must not be seen before."""
-        self.check_preparation(preparation)
         return ShiftedDigits(images)
 
     def evaluation_source(self, images: ImageSet, preparation: Preparation) -> ImageSource:
         """Digits under affine transformations."""
-        self.check_preparation(preparation)
         return AffineDigits(images)
