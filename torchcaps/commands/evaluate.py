@@ -21,9 +21,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--split",
         default="test",
-        choices=("test", "train", "familiar", "validation", "test-all", "train-all"),
-        help="part of the data (default: test); familiar is of the protocols azimuth and elevation, validation of the "
-        "sst sets, test-all and train-all of reuters",
+        choices=("test", "train", "all", "familiar", "validation", "test-all", "train-all"),
+        help="part of the data (default: test); all is of one's own data, familiar of the protocols azimuth and "
+        "elevation, validation of the sst sets, test-all and train-all of reuters",
+    )
+    parser.add_argument(
+        "--new-items", action="store_true", help="count what came to the run's own data after its training to the test"
     )
     parser.add_argument(
         "--crops",
@@ -46,6 +49,7 @@ def _run(arguments: argparse.Namespace) -> int:
             arguments.split,
             data_dir=arguments.data_dir,
             crops=arguments.crops,
+            new_items=arguments.new_items,
             progress=bars(),
             notice=notices.append,
         )

@@ -24,6 +24,7 @@ EXAMPLES = """  torchcaps train                                    the quickstar
   torchcaps train text --data.name reviews.csv       one's own texts, a CSV with the columns text and label
   torchcaps train my.yaml --print-config             what would be run
   torchcaps train --resume runs/quickstart-1         go on after Ctrl-C or a crash
+  torchcaps train --resume RUN --data.name NEW       the same, with data that was moved
   torchcaps train --devices 2                        two processes, the same global batch
 Every key of a recipe can be given: --data.* --text.* --model.* --loss.* --optimizer.* --training.*"""
 
@@ -31,6 +32,7 @@ OPTIONS_OF_OTHERS = """--model.options.NAME VALUE: an option of the model, such 
 --data.options.NAME VALUE: an option of the data set, such as base, protocol, image_size, text_column."""
 
 MAY_CHANGE = {
+    "data.name",
     "data.dir",
     "data.download",
     "text.vectors",
@@ -48,6 +50,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--print-config", action="store_true", help="print the full recipe and stop")
     parser.add_argument("--output", metavar="DIR", help="run folder (default: runs/RECIPE-n)")
     parser.add_argument("--resume", metavar="RUN", help="go on with a run where its checkpoint is")
+    parser.add_argument(
+        "--changed-data",
+        action="store_true",
+        help="resume although one's own data is not what it was, with the items that are still there",
+    )
     parser.add_argument("--evaluate", action="store_true", help="measure on the test images or texts when done")
     parser.add_argument("--json", action="store_true", help="print the run's summary as JSON, and nothing else")
     parser.add_argument("--data-dir", metavar="DIR", help="short for --data.dir")
@@ -92,6 +99,8 @@ def _make_recipe(arguments: argparse.Namespace) -> tuple[Recipe, str]:
     from torchcaps.training.runs import read_run_recipe
 
     if arguments.resume is None:
+        if arguments.changed_data:
+            raise CommandError("--changed-data goes with --resume: a new run takes its data as it is.")
         name = arguments.recipe or "quickstart"
         return recipe_from_file(name, arguments.overrides, lambda text: say(f"torchcaps: {text}", sys.stderr)), Path(
             name
@@ -102,8 +111,8 @@ def _make_recipe(arguments: argparse.Namespace) -> tuple[Recipe, str]:
         if key not in MAY_CHANGE:
             raise CommandError(
                 f"--resume keeps the run's recipe; --{key} would make it another experiment. "
-                "Only where it runs and where its files are can change: --devices, --data-dir, --data.download, "
-                "--text.vectors."
+                "Only where it runs and where its files are can change: --devices, --data.name, --data-dir, "
+                "--data.download, --text.vectors."
             )
     return read_run_recipe(arguments.resume, arguments.overrides), Path(arguments.resume).name
 
@@ -129,7 +138,7 @@ def _train_and_tell(arguments: argparse.Namespace, recipe: Recipe, folder: Path)
     if arguments.resume and not resume and tell:
         tell(f"{folder} has no checkpoint yet: from the beginning.")
     try:
-        summary = train(recipe, folder, resume, tell, sys.stderr.isatty())
+        summary = train(recipe, folder, resume, tell, sys.stderr.isatty(), changed_data=arguments.changed_data)
     except Interrupted as stop:
         raise CommandError(f"{stop} Continue with: torchcaps train --resume {folder}", code=130) from stop
     except TrainingStopped as stop:

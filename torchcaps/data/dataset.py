@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from torchcaps.data.files import DownloadProgress
 from torchcaps.data.images import Images, ImageSet, ImageSource
+from torchcaps.data.items import Entry
 from torchcaps.data.preparation import Augmentation, AugmentedImages, Preparation, PreparedImages
+from torchcaps.data.record import SplitRecord
 from torchcaps.errors import DataError
 
 if TYPE_CHECKING:
@@ -27,12 +29,16 @@ class Files(NamedTuple):
         download: fetch what is not there.
         progress: told how far a download is.
         notice: told what a user should know, such as images that were left out.
+        record: which items of one's own data a run had in which split; not given: they are cut.
+        counted: cut as version 0.1 did, for its runs, which recorded nothing.
     """
 
     dir: str | os.PathLike[str] | None = None
     download: bool = False
     progress: DownloadProgress | None = None
     notice: Callable[[str], None] | None = None
+    record: SplitRecord | None = None
+    counted: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,6 +71,18 @@ class Dataset:
         if split not in self.splits:
             advice = "" if "validation" in self.splits else " Validation data is cut from train."
             raise DataError(f"{self.title} has the splits {', '.join(self.splits)}, not {split!r}.{advice}")
+
+    def list_entries(self, class_names: tuple[str, ...] | None = None) -> list[Entry] | None:
+        """All items of one's own data, by their content; None for data sets that everyone has alike.
+
+        Args:
+            class_names: those of a trained model, as in ``load``.
+        """
+        return None
+
+    def judged_split(self) -> str:
+        """What a model that was trained on other data is judged on: all of one's own data that has no test part."""
+        return "test"
 
     def check_files(self, split: str, files: Files = Files()) -> None:
         """Fetch and check files of a split that loading it with these options does not need, if there are any."""

@@ -1,4 +1,4 @@
-"""A user's own images as arrays, in an .npz file or in memory, and the cut of a user's data into training and test."""
+"""A user's own images as arrays, in an .npz file or in memory."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from torch import Tensor
 
 from torchcaps.data.dataset import Files, ImageDataset
 from torchcaps.data.images import ImageSet, check_split
+from torchcaps.data.items import Entry, list_image_items
 from torchcaps.data.npz import ArrayHeader, read_arrays, read_headers
+from torchcaps.data.splits import choose_from_sets, list_set_entries
 from torchcaps.errors import DataError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-SPLITS = ("train", "test")
 SAVE = "Save plain arrays with np.savez(file, x=images, y=labels)."
-NO_TEST = "{} has one image per class, so none can be kept for the test. Add images to the classes."
 SHAPES = "uint8 (or float in 0 … 1) [N, H, W], [N, H, W, C] with 1 or 3 channels, or [N, C, H, W] with 1, 2 or 3"
 
 
@@ -42,7 +42,15 @@ class ImageArrays(ImageDataset):
 
     def load(self, split: str, files: Files = Files(), class_names: tuple[str, ...] | None = None) -> ImageSet:
         """See :class:`~torchcaps.data.dataset.ImageDataset`."""
-        return read_image_arrays(self.path, split)
+        return read_image_arrays(self.path, split, files)
+
+    def list_entries(self, class_names: tuple[str, ...] | None = None) -> list[Entry]:
+        """See :class:`~torchcaps.data.dataset.Dataset`."""
+        return list_set_entries(_read_sets(self.path))
+
+    def judged_split(self) -> str:
+        """See :class:`~torchcaps.data.dataset.Dataset`."""
+        return "test" if "x_test" in read_headers(Path(self.path), SAVE) else "all"
 
 
 def check_class_names(names: Sequence[str], where: object) -> tuple[str, ...]:
@@ -56,42 +64,17 @@ def check_class_names(names: Sequence[str], where: object) -> tuple[str, ...]:
     return tuple(names)
 
 
-def cut_stratified(labels: Tensor, seed: int) -> Tensor:
-    """Which items are kept for the test when it gets a fifth of each class, drawn by seed.
-
-    A class with two or more items gives at least one; a single item stays in training. The draw of a class depends on
-    the seed and its number of items alone, so that more images of one class leave the others where they are.
-
-    Args:
-        labels: class of each item, in an order that is the same on every machine.
-        seed: another seed gives another cut.
-
-    Returns:
-        True for the items of the test.
-
-    Shapes:
-        labels int64 ``[N]`` → bool ``[N]``.
-    """
-    tested = torch.zeros(len(labels), dtype=torch.bool)
-    for label in set(labels.tolist()):
-        items = (labels == label).nonzero().flatten()
-        count = max(1, (len(items) + 2) // 5) if len(items) > 1 else 0  # a fifth, rounded to the nearest
-        order = torch.randperm(len(items), generator=torch.Generator().manual_seed(seed))
-        tested[items[order[:count]]] = True
-    return tested
-
-
-def read_image_arrays(path: str | os.PathLike[str], split: str, *, seed: int = 0) -> ImageSet:
+def read_image_arrays(path: str | os.PathLike[str], split: str, files: Files = Files()) -> ImageSet:
     """Read images and labels from an .npz file with the arrays ``x`` and ``y``.
 
-    The file may also hold ``x_test`` and ``y_test``, which are then the test images; without them, a fifth of each
-    class is kept for the test (see :func:`cut_stratified`). It may hold ``class_names``, unicode strings. Pickled
-    objects are never loaded.
+    The file may also hold ``x_test`` and ``y_test``, which are then the test images; without them, about a fifth of
+    each class is kept for the test (see :func:`~torchcaps.data.splits.cut_by_content`). It may hold ``class_names``,
+    unicode strings. Pickled objects are never loaded.
 
     Args:
         path: the file.
-        split: "train" or "test".
-        seed: of the cut into training and test images.
+        split: "train", "test" or "all".
+        files: has the split that a run recorded, if it did.
 
     Returns:
         The images of the split, in the order of the file.
@@ -105,29 +88,25 @@ def read_image_arrays(path: str | os.PathLike[str], split: str, *, seed: int = 0
         DataError: the file or its arrays are not as described; the message says what to do.
     """
     check_split(split)
+    return choose_from_sets(_read_sets(path), split, files, path, "image")
+
+
+def _read_sets(path: str | os.PathLike[str]) -> dict[str, ImageSet]:
+    """The images of "train" and "test", or of "" if they are not yet cut into these."""
     arrays = _read_arrays(Path(path))
     names = name_classes(arrays["y"], f"y in {path}", _read_names(arrays, path))
-    labels = number_labels(arrays["y"], names, f"y in {path}")
     given = "x_test" in arrays
-    if given:  # also looked at when training is asked for: an error should come before the training, not after
-        if arrays["x_test"].shape[1:] != arrays["x"].shape[1:]:
-            raise DataError(
-                f"x and x_test in {path} must hold images of one shape, got {arrays['x'].shape} and "
-                f"{arrays['x_test'].shape}."
-            )
-        test_labels = number_labels(arrays["y_test"], names, f"y_test in {path}")
-    if given and split == "test":
-        return ImageSet(to_pixels(arrays["x_test"], f"x_test in {path}"), test_labels, names)
-    images = ImageSet(to_pixels(arrays["x"], f"x in {path}"), labels, names)
-    return images if given else cut_split(images, split, path, seed)
-
-
-def cut_split(images: ImageSet, split: str, where: object, seed: int = 0) -> ImageSet:
-    """The training or the test images of a set that is not cut into these yet; see :func:`cut_stratified`."""
-    tested = cut_stratified(images.labels, seed)
-    if split == "test" and not bool(tested.any()):
-        raise DataError(NO_TEST.format(where))
-    return images[tested if split == "test" else ~tested]
+    if given and arrays["x_test"].shape[1:] != arrays["x"].shape[1:]:
+        raise DataError(
+            f"x and x_test in {path} must hold images of one shape, got {arrays['x'].shape} and "
+            f"{arrays['x_test'].shape}."
+        )
+    sets = {}
+    for part, x, y in (("train" if given else "", "x", "y"), *((("test", "x_test", "y_test"),) if given else ())):
+        labels = number_labels(arrays[y], names, f"{y} in {path}")
+        images = to_pixels(arrays[x], f"{x} in {path}")
+        sets[part] = ImageSet(images, labels, names, list_image_items(images, x))
+    return sets
 
 
 def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:

@@ -14,15 +14,13 @@ import torch
 from torch import Tensor
 
 from torchcaps.data.dataset import Files, ImageDataset
-from torchcaps.data.image_arrays import (
-    NO_TEST,
-    SPLITS,
-    check_class_names,
-    cut_stratified,
-)
+from torchcaps.data.image_arrays import check_class_names
 from torchcaps.data.images import ImageSet, check_split
+from torchcaps.data.items import Entry, Item, hash_file
 from torchcaps.data.pictures import UnreadableError, fit_image, open_image, require_pillow
+from torchcaps.data.splits import NO_TEST, SPLITS, choose_entries
 from torchcaps.errors import DataError
+from torchcaps.io import make_printable
 from torchcaps.machine import require_memory
 
 EXTENSIONS = (".png", ".jpg", ".jpeg")
@@ -59,11 +57,26 @@ class ImageFolder(ImageDataset):
     def load(self, split: str, files: Files = Files(), class_names: tuple[str, ...] | None = None) -> ImageSet:
         """See :class:`~torchcaps.data.dataset.ImageDataset`."""
         images, skipped = read_image_folder(
-            self.path, split, image_size=self.image_size, unreadable=self.unreadable, class_names=class_names
+            self.path,
+            split,
+            image_size=self.image_size,
+            unreadable=self.unreadable,
+            class_names=class_names,
+            files=files,
         )
         if skipped and files.notice:
             files.notice(f"{len(skipped)} unreadable images were skipped, for example {skipped[0]}")
         return images
+
+    def list_entries(self, class_names: tuple[str, ...] | None = None) -> list[Entry]:
+        """See :class:`~torchcaps.data.dataset.Dataset`."""
+        root = Path(self.path)
+        files, names = _list_files(root, class_names)
+        return _list_entries(root, files, names)
+
+    def judged_split(self) -> str:
+        """See :class:`~torchcaps.data.dataset.Dataset`."""
+        return "all" if "" in _list_parts(Path(self.path)) else "test"
 
     def fit_to(self, image_shape: tuple[int, int, int]) -> ImageFolder:
         """The same images, as high and as wide as those that a model was trained on are high."""
@@ -80,7 +93,7 @@ class FolderImages(NamedTuple):
 class _File(NamedTuple):
     name: str  # relative to the user's folder, with slashes on every machine
     label: int
-    split: str
+    part: str  # "train" or "test" if the folder has these, else empty
 
 
 class _Look(NamedTuple):
@@ -94,26 +107,26 @@ def read_image_folder(
     *,
     image_size: int | None = None,
     unreadable: str = "refuse",
-    seed: int = 0,
     class_names: Sequence[str] | None = None,
+    files: Files = Files(),
 ) -> FolderImages:
     """Read images (.png, .jpg, .jpeg) from a folder that has one folder per class.
 
     If the folder holds ``train/`` and ``test/``, each with class folders, these are the splits and all else in it is
-    ignored. Otherwise a fifth of each class is kept for the test, see
-    :func:`~torchcaps.data.image_arrays.cut_stratified`. Images may lie deeper inside a class folder; hidden files and
+    ignored. Otherwise about a fifth of each class is kept for the test, see
+    :func:`~torchcaps.data.splits.cut_by_content`. Images may lie deeper inside a class folder; hidden files and
     folders, and images outside the class folders, are ignored. The shape is the same for both splits: one channel if
     all images are grey, else three; the size that all have if it is at most 64 pixels, else 32 x 32, to which
     :func:`fit_image` brings them.
 
     Args:
         path: the folder.
-        split: "train" or "test".
+        split: "train", "test" or "all".
         image_size: height and width of the images instead.
         unreadable: "refuse" raises an error if images cannot be read, "skip" leaves them out.
-        seed: of the cut into training and test images.
         class_names: which label each class has, for a model that is trained already; without it, the sorted names of
             the class folders. Names without a folder are allowed, folders without a name are not.
+        files: has the split that a run recorded, if it did.
 
     Returns:
         The images of the split, sorted by class folder and name, and the files of the split that were skipped.
@@ -131,27 +144,40 @@ def read_image_folder(
         raise DataError(f"image_size must be at least 1, got {image_size}.", option="image_size")
     require_pillow()
     root = Path(path)
-    files, names = _list_files(root, seed, class_names)
-    looks, bad = _run_each(_look, [file.name for file in files], root)
-    wanted = [file for file in files if file.split == split]
-    if not wanted:
-        raise DataError(NO_TEST.format(root))
+    there, names = _list_files(root, class_names)
+    entries = _list_entries(root, there, names)
+    chosen = choose_entries(entries, split, files)
+    if not chosen:
+        raise DataError(NO_TEST.format(root, "image", "images"))
+    recorded = chosen if files.record is not None else range(len(there))  # images that came later decide nothing
+    looks, bad = _run_each(_look, [there[number].name for number in recorded], root)
+    wanted = [there[number] for number in chosen]
     images, more_bad = _read_all(
         root, [file.name for file in wanted if file.name not in bad], _read_shape(looks, image_size)
     )
     bad |= more_bad
     if bad and unreadable == "refuse":
-        _refuse(root, bad, len(files))
-    kept = [file for file in wanted if file.name not in bad]
-    lost = {file.label for file in wanted} - {file.label for file in kept}
+        _refuse(root, bad, len(there))
+    kept = [(there[number], entries[number]) for number in chosen if there[number].name not in bad]
+    lost = {file.label for file in wanted} - {file.label for file, _ in kept}
     if lost and (split == "train" or not kept):
         raise DataError(
             f"not one {split} image can be read of these classes in {root}: "
             f"{', '.join(names[label] for label in sorted(lost))}. Replace the damaged files."
         )
-    labels = torch.tensor([file.label for file in kept], dtype=torch.int64)
+    labels = torch.tensor([file.label for file, _ in kept], dtype=torch.int64)
     skipped = tuple(f"{file.name}: {bad[file.name]}" for file in wanted if file.name in bad)
-    return FolderImages(ImageSet(images, labels, names), skipped)
+    items = tuple(Item(entry.key, entry.name) for _, entry in kept)
+    return FolderImages(ImageSet(images, labels, names, items), skipped)
+
+
+def _list_entries(root: Path, files: list[_File], names: tuple[str, ...]) -> list[Entry]:
+    with ThreadPoolExecutor(THREADS) as pool:
+        keys = pool.map(lambda file: hash_file(root / file.name), files)
+        return [
+            Entry(key, make_printable(file.name), names[file.label], file.part)
+            for key, file in zip(keys, files, strict=True)
+        ]
 
 
 def _look(path: Path) -> _Look:
@@ -215,8 +241,8 @@ def _refuse(root: Path, bad: dict[str, str], total: int) -> NoReturn:
     )
 
 
-def _list_files(root: Path, seed: int, class_names: Sequence[str] | None) -> tuple[list[_File], tuple[str, ...]]:
-    """All files of both splits, sorted by class folder and name, and the names of the classes."""
+def _list_files(root: Path, class_names: Sequence[str] | None) -> tuple[list[_File], tuple[str, ...]]:
+    """All files of both parts, sorted by class folder and name, and the names of the classes."""
     parts = _list_parts(root)
     classes = parts.get("", parts.get("train", {}))
     extra = sorted(set(parts.get("test", classes)) - set(classes))
@@ -234,9 +260,6 @@ def _list_files(root: Path, seed: int, class_names: Sequence[str] | None) -> tup
         )
     number = {name: index for index, name in enumerate(names)}
     files = [_File(file, number[name], part) for part in parts for name in parts[part] for file in parts[part][name]]
-    if "" in parts:
-        tested = cut_stratified(torch.tensor([file.label for file in files]), seed).tolist()
-        files = [file._replace(split=SPLITS[test]) for file, test in zip(files, tested, strict=True)]
     return files, names
 
 

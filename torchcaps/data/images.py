@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from torchcaps.data.items import Item, join_items, pick_items
 from torchcaps.data.randomness import random_integers
 from torchcaps.errors import DataError
 from torchcaps.io import make_printable
@@ -22,9 +23,9 @@ def check_names(names: Sequence[str]) -> None:
 
 
 def check_split(split: str) -> None:
-    """Refuse anything but the two splits that every data set has."""
-    if split not in ("train", "test"):
-        raise DataError(f"the split must be train or test, got {split!r}. Validation data is cut from train.")
+    """Refuse anything but the splits that one's own data has."""
+    if split not in ("train", "test", "all"):
+        raise DataError(f"the split must be train, test or all, got {split!r}. Validation data is cut from train.")
 
 
 class Batch(NamedTuple):
@@ -43,11 +44,15 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class ImageSet:
-    """Images uint8 ``[N, C, H, W]``, labels int64 ``[N]`` and the classes' names, all fitting together."""
+    """Images uint8 ``[N, C, H, W]``, labels int64 ``[N]`` and the classes' names, all fitting together.
+
+    ``items`` are the images of one's own data by their content; None where nobody asks.
+    """
 
     images: Tensor
     labels: Tensor
     class_names: tuple[str, ...]
+    items: tuple[Item, ...] | None = None
 
     def __post_init__(self) -> None:
         check_names(self.class_names)
@@ -71,7 +76,12 @@ class ImageSet:
         return len(self.labels)
 
     def __getitem__(self, chosen: Tensor) -> ImageSet:
-        return ImageSet(self.images[chosen], self.labels[chosen], self.class_names)
+        return ImageSet(self.images[chosen], self.labels[chosen], self.class_names, pick_items(self.items, chosen))
+
+    def __add__(self, more: ImageSet) -> ImageSet:
+        """Both, of the same shape and classes."""
+        images, labels = torch.cat([self.images, more.images]), torch.cat([self.labels, more.labels])
+        return ImageSet(images, labels, self.class_names, join_items(self.items, more.items))
 
     @property
     def image_shape(self) -> tuple[int, int, int]:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from torchcaps.data.dataset import Files, ImageDataset, Kind, TextDataset
-from torchcaps.data.image_arrays import check_pair, cut_split, name_classes, number_labels, to_pixels
+from torchcaps.data.image_arrays import check_pair, name_classes, number_labels, to_pixels
 from torchcaps.data.images import ImageSet
+from torchcaps.data.items import Entry, list_image_items, list_text_items
 from torchcaps.data.npz import ArrayHeader
-from torchcaps.data.text.files import cut_texts, name_text_classes
+from torchcaps.data.splits import choose_from_sets, list_set_entries
+from torchcaps.data.text.files import name_text_classes
 from torchcaps.data.text.sets import TextSet
 from torchcaps.data.text.tokens import tokenize
 from torchcaps.errors import DataError
@@ -30,7 +32,7 @@ class MemoryImages(ImageDataset):
 
     Args:
         train: the images to train on.
-        test: the images to test on; not given: a fifth of each class of ``train``, always the same.
+        test: the images to test on; not given: about a fifth of each class of ``train``, by its content.
     """
 
     train: ImageSet
@@ -52,9 +54,18 @@ class MemoryImages(ImageDataset):
     def load(self, split: str, files: Files = Files(), class_names: tuple[str, ...] | None = None) -> ImageSet:
         """See :class:`~torchcaps.data.dataset.ImageDataset`."""
         self.check_split(split)
-        if self.test is None:
-            return cut_split(self.train, split, self.title)
-        return self.train if split == "train" else self.test
+        return choose_from_sets(self._sets(), split, files, self.title, "image")
+
+    def list_entries(self, class_names: tuple[str, ...] | None = None) -> list[Entry]:
+        """See :class:`~torchcaps.data.dataset.Dataset`."""
+        return list_set_entries(self._sets())
+
+    def _sets(self) -> dict[str, ImageSet]:
+        parts = {"": self.train} if self.test is None else {"train": self.train, "test": self.test}
+        return {
+            part: data if data.items is not None else replace(data, items=list_image_items(data.images, part or "data"))
+            for part, data in parts.items()
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +74,7 @@ class MemoryTexts(TextDataset):
 
     Args:
         train: the texts to train on.
-        test: the texts to test on; not given: a fifth of each class of ``train``, always the same.
+        test: the texts to test on; not given: about a fifth of each class of ``train``, by its content.
     """
 
     train: TextSet
@@ -86,9 +97,22 @@ class MemoryTexts(TextDataset):
     ) -> TextSet:
         """See :class:`~torchcaps.data.dataset.TextDataset`."""
         self.check_split(split)
-        if self.test is None:
-            return cut_texts(self.train, split, self.title)
-        return self.train if split == "train" else self.test
+        return choose_from_sets(self._sets(), split, files, self.title, "text")
+
+    def list_entries(self, class_names: tuple[str, ...] | None = None) -> list[Entry]:
+        """See :class:`~torchcaps.data.dataset.Dataset`."""
+        return list_set_entries(self._sets())
+
+    def _sets(self) -> dict[str, TextSet]:
+        parts = {"": self.train} if self.test is None else {"train": self.train, "test": self.test}
+        return {part: _with_items(data, part or "data") for part, data in parts.items()}
+
+
+def _with_items(data: TextSet, what: str) -> TextSet:
+    if data.items is not None:
+        return data
+    names = [f"{what}[{number}]" for number in range(len(data))]
+    return replace(data, items=list_text_items((" ".join(text) for text in data.texts), names))
 
 
 def _require_same_classes(train: ImageSet | TextSet, test: ImageSet | TextSet | None, what: str) -> None:
@@ -168,9 +192,9 @@ def make_text_set(data: Any, class_names: Sequence[str] | None = None, lower: bo
     if unknown:
         raise DataError(f"the labels {', '.join(unknown[:5])} are no class; the classes are {', '.join(names[:10])}.")
     index = {name: number for number, name in enumerate(names)}
-    return TextSet(
-        tuple(tokenize(text, lower) for text in texts), torch.tensor([index[name] for name in labels]), names
-    )
+    items = list_text_items(texts, [f"data[{number}]" for number in range(len(texts))])
+    tokens = tuple(tokenize(text, lower) for text in texts)
+    return TextSet(tokens, torch.tensor([index[name] for name in labels]), names, items)
 
 
 def _stack_items(items: Any) -> tuple[NDArray[Any], list[Any]]:

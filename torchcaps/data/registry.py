@@ -94,6 +94,11 @@ def find_dataset(name: str) -> type[Dataset]:
     return dataset_class(name)
 
 
+def is_path(name: str) -> bool:
+    """Whether data is a user's own files, given by their path."""
+    return not find_dataset(name).name
+
+
 def option_names(cls: type[Dataset]) -> list[str]:
     """The options of a data set; the path of a user's own files is none."""
     return [field.name for field in dataclasses.fields(cls) if field.name != "path"]

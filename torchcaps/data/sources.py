@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from torchcaps.data.dataset import Files, ImageDataset, TextDataset
 from torchcaps.data.images import ImageSet, ImageSource
 from torchcaps.data.options import DataOptions, TextOptions
 from torchcaps.data.preparation import Augmentation, Preparation
-from torchcaps.data.splits import cut_validation
+from torchcaps.data.splits import ItemSet, cut_validation, rank_by_content
 from torchcaps.data.text.texts import Texts
 from torchcaps.data.text.vocabulary import Vocabulary
 from torchcaps.errors import DataError
@@ -33,7 +34,7 @@ def training_sources(
     _check_pixels(data, dataset.title)
     if not dataset.makes_canvas:
         _check_shift(augmentation, data.image_shape)
-    train, aside = cut_validation(data.labels, options.validation, seed)
+    train, aside = _cut_validation(data, data.labels, options.validation, seed, files)
     source = dataset.training_source(data[train], preparation, augmentation)
     return source, dataset.validation_source(data[aside], preparation) if len(aside) else None
 
@@ -81,7 +82,7 @@ def text_sources(
     if "validation" in dataset.splits:
         aside = dataset.load("validation", files) if data.validation else train[torch.arange(0)]
     else:
-        kept, held_out = cut_validation(classes, data.validation, seed)
+        kept, held_out = _cut_validation(train, classes, data.validation, seed, files)
         train, aside = train[kept], train[held_out]
     vocabulary = Vocabulary.from_texts(train.texts, text.min_count, text.max_words)
     if not vocabulary.words:
@@ -92,6 +93,17 @@ def text_sources(
         )
     source = Texts(train, vocabulary, text.max_length)
     return source, Texts(aside, vocabulary, text.max_length) if len(aside) else None
+
+
+def _cut_validation(data: ItemSet, classes: Tensor, part: float, seed: int, files: Files) -> tuple[Tensor, Tensor]:
+    """Indices to train on and to validate on: as recorded, of one's own data by content, else by the seed alone."""
+    if data.items is None or files.counted:
+        return cut_validation(classes, part, seed)
+    if files.record is not None:
+        return files.record.cut_validation(data.items)
+    labels = [str(label) for label in classes.tolist()]
+    aside = rank_by_content([item.key for item in data.items], labels, part, f"validation {seed}")
+    return (~aside).nonzero()[:, 0], aside.nonzero()[:, 0]
 
 
 def _check_pixels(data: ImageSet, title: str) -> None:

@@ -21,6 +21,7 @@ from torchcaps.explorer.subjects import Subject, make_subject, to_base64
 from torchcaps.pretrained import list_pretrained, pretrained_card, pretrained_samples
 from torchcaps.run import Run, load
 from torchcaps.training.errors import RunError
+from torchcaps.training.recording import open_split
 from torchcaps.training.tasks import ImageTask
 
 SAMPLES = 60
@@ -73,7 +74,7 @@ def _load_run(path: Path, id: str, data_dir: str | None) -> Subject:  # noqa: A0
     if run.recipe is None:  # a weights file alone does not say where its images are
         return make_subject(id, _name(path), run.model, task)
     data = run.recipe.data
-    samples = _load_test_samples(data, task, data_dir)
+    samples = _load_test_samples(run, data, task, data_dir)
     return make_subject(id, f"{_name(path)} ({data.name})", run.model, task, samples, data.name in OF_DIGITS)
 
 
@@ -83,11 +84,13 @@ def _image_task(run: Run, name: str) -> ImageTask:
     raise RunError(f"{name} reads words; the explorer shows images. `torchcaps predict` shows the words that decide.")
 
 
-def _load_test_samples(data: DataOptions, task: ImageTask, data_dir: str | None) -> list[Sample]:
+def _load_test_samples(run: Run, data: DataOptions, task: ImageTask, data_dir: str | None) -> list[Sample]:
     """Test pictures of a run before any preparation, the same at every start; none if its data is not at hand."""
     files = Files(data.dir if data_dir is None else data_dir)
     try:
-        source = evaluation_source(make_image_dataset(data), files=files, class_names=task.class_names)
+        dataset = make_image_dataset(data)
+        files = open_split(run.folder, dataset, files, False, task.kind)
+        source = evaluation_source(dataset, files=files, class_names=task.class_names)
     except DataError:
         return []
     if source.image_shape != task.image_shape or source.class_names != task.class_names:  # it is another by now

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torchcaps.data.batches import TrainingBatches
 from torchcaps.data.dataset import Dataset, Files
 from torchcaps.data.files import print_progress
+from torchcaps.data.record import SplitRecord
 from torchcaps.data.registry import make_dataset
 from torchcaps.extras import comes_with_an_extra
 from torchcaps.io import write_text
@@ -29,6 +30,7 @@ from torchcaps.training.errors import RunError
 from torchcaps.training.lock import locked
 from torchcaps.training.module import CapsuleModule
 from torchcaps.training.recipe import Recipe
+from torchcaps.training.recording import record_split, resume_split, settle_paths
 from torchcaps.training.runs import (
     CHECKPOINT,
     TENSORBOARD,
@@ -112,6 +114,8 @@ def train(
     callbacks: Sequence[pl.Callback] = (),
     dataset: Dataset | None = None,
     start: Mapping[str, Tensor] | None = None,
+    record: SplitRecord | None = None,
+    changed_data: bool = False,
 ) -> dict[str, Any]:
     """Train by a recipe into a run folder; returns the summary, which is also written there.
 
@@ -124,27 +128,35 @@ def train(
         callbacks: of Lightning, beside the trainer's own.
         dataset: what to train on; not given: what the recipe names.
         start: weights to begin with; not given: those that the recipe's seed draws.
+        record: which items of one's own data are in which split; not given: they are cut, or were when it began.
+        changed_data: resume although the data is not what it was, with the items that are still there.
     """
     _quiet()
     _follow_torchrun(recipe)
+    recipe = settle_paths(recipe)
     data = make_dataset(recipe.data) if dataset is None else dataset
-    if not is_first_process():
-        return _train(recipe, folder, resume, None, bar, callbacks, data, start)
+    first = is_first_process()
+    tell = say if first else None
+    files = Files(recipe.data.dir, recipe.data.download, print_progress, tell, record)
+    if not first:
+        files = resume_split(folder, recipe, data, files, changed_data) if resume else files
+        return _train(recipe, folder, resume, None, bar, callbacks, data, start, files)
     require_own_files(folder)
     with locked(folder, say):
-        return _train(recipe, folder, resume, say, bar, callbacks, data, start)
+        files = resume_split(folder, recipe, data, files, changed_data) if resume else files
+        return _train(recipe, folder, resume, say, bar, callbacks, data, start, files)
 
 
 def _train(
     recipe: Recipe, folder: Path, resume: bool, say: Say | None, bar: bool, callbacks: Sequence[pl.Callback],
-    dataset: Dataset, start: Mapping[str, Tensor] | None,
+    dataset: Dataset, start: Mapping[str, Tensor] | None, files: Files,
 ) -> dict[str, Any]:  # fmt: skip
     first = is_first_process()
     if recipe.training.threads:
         torch.set_num_threads(recipe.training.threads)
     task_class = task_of(dataset)
     task_class.check_model(recipe.model.name, recipe.data.name)
-    prepared = task_class.prepare(recipe, dataset, Files(recipe.data.dir, recipe.data.download, print_progress, say))
+    prepared = task_class.prepare(recipe, dataset, files)
     task, source, validation, _ = prepared
     if recipe.training.keep == "best" and validation is None:
         raise RunError(
@@ -157,13 +169,20 @@ def _train(
     training = recipe.training
     _try_one_batch(module, TrainingBatches(source, training.batch_size, 0, world=training.devices * training.nodes))
     if resume:
-        _check_checkpoint(folder / CHECKPOINT, module)
         if task.read_files(folder) != task:  # another order of token ids would be another model
-            raise RunError(f"the words in {folder} are not those of the training texts: has the data changed since?")
+            raise RunError(
+                f"the words in {folder} are not those of the training texts, so the model would be another one: has "
+                "the data changed since? Put it back, or train a new run."
+            )
+        _check_checkpoint(folder / CHECKPOINT, module)
         if first:
             remove_leftovers(folder)
+            write_recipe(folder, recipe)  # its data may have moved
     elif first:
+        record = record_split(dataset, source, validation, files)
         write_recipe(folder, recipe)
+        if record is not None:
+            record.write(folder)
         write_versions(folder)
         task.write_files(folder)
     mean = RunningMean(recipe.optimizer.ema) if recipe.optimizer.ema else None

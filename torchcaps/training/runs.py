@@ -5,6 +5,7 @@
 ``versions.json``     of torchcaps, torch, Lightning, Python, and the machine's kind
 ``metrics.csv``       one row per epoch
 ``weights.safetensors``  the trained weights, and in its header how to build the model
+``split.csv``         of one's own data, which item was trained on, watched or tested
 ``vocabulary.txt``    of a text model, the words that it knows, in the order of their numbers
 ``checkpoint.ckpt``   everything that resuming needs
 ``summary.json``      the end of the story, and ``evaluation.json`` after `torchcaps evaluate`
@@ -26,6 +27,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from torchcaps.data.record import RECORD
 from torchcaps.errors import FileError, TorchcapsError
 from torchcaps.extras import comes_with_an_extra
 from torchcaps.io import require_inside, require_regular, write_bytes, write_text
@@ -39,6 +41,8 @@ from torchcaps.training.tasks.text import VOCABULARY
 
 RECIPE, WEIGHTS, CHECKPOINT, METRICS = "recipe.yaml", "weights.safetensors", "checkpoint.ckpt", "metrics.csv"
 TENSORBOARD = "tensorboard"
+OWN_FILES = (RECIPE, WEIGHTS, CHECKPOINT, METRICS, VOCABULARY, RECORD)
+"""That a training writes and reads again."""
 
 
 def new_run_folder(name: str, wanted: str | None = None) -> Path:
@@ -85,7 +89,7 @@ def _is_left_by_the_dead(name: str) -> bool:
 
 def remove_leftovers(folder: Path) -> None:
     """Delete the temporary files of a process that was killed while it wrote. Whoever calls this holds the lock."""
-    for name in (RECIPE, WEIGHTS, CHECKPOINT, METRICS, VOCABULARY):
+    for name in OWN_FILES:
         for path in folder.glob(f".{name}.*"):
             path.unlink(missing_ok=True)
 
@@ -200,7 +204,7 @@ def _require_own_file(folder: Path, name: str) -> Path:
 
 def require_own_files(folder: Path) -> None:
     """Raise if a file that a training or an evaluation writes would be written outside of the run's folder."""
-    for name in (RECIPE, WEIGHTS, CHECKPOINT, METRICS, VOCABULARY):
+    for name in OWN_FILES:
         path = _require_own_file(folder, name)
         if os.path.lexists(path):
             require_regular(path)

@@ -157,5 +157,5 @@ def test_paths_and_splits_that_are_refused(tmp_path):
     write(tmp_path / "train.jsonl", as_jsonl(ROWS))
     with pytest.raises(DataError, match="found train.csv and train.jsonl"):
         read_text_file(tmp_path, "train")
-    with pytest.raises(DataError, match="train or test, got 'valid'"):
+    with pytest.raises(DataError, match="train, test or all, got 'valid'"):
         read_text_file(tmp_path, "valid")

@@ -14,20 +14,21 @@ from typing import NamedTuple
 import torch
 
 from torchcaps.data.dataset import Files, TextDataset
-from torchcaps.data.image_arrays import SPLITS, cut_stratified
 from torchcaps.data.images import check_split
+from torchcaps.data.items import Entry, list_text_items
+from torchcaps.data.splits import SPLITS, choose_from_sets, list_set_entries
 from torchcaps.data.text.sets import TextSet, read_utf8
 from torchcaps.data.text.tokens import tokenize
 from torchcaps.errors import DataError
 
 SUFFIXES = (".csv", ".tsv", ".jsonl")
 DELIMITERS = ",;\t"
-CUT_SEED = 0
 
 
 class _Row(NamedTuple):
     text: str
     label: str
+    line: int
 
 
 class _Columns(NamedTuple):
@@ -69,7 +70,17 @@ class TextFile(TextDataset):
             label_column=self.label_column,
             class_names=class_names,
             lower=lower is not False,
+            files=files,
         )
+
+    def list_entries(self, class_names: tuple[str, ...] | None = None) -> list[Entry]:
+        """See :class:`~torchcaps.data.dataset.Dataset`."""
+        columns = _Columns(self.text_column, self.label_column)
+        return list_set_entries(_read_sets(Path(self.path), columns, class_names, lower=True))
+
+    def judged_split(self) -> str:
+        """See :class:`~torchcaps.data.dataset.Dataset`."""
+        return "test" if Path(self.path).is_dir() else "all"
 
 
 def read_text_file(
@@ -80,11 +91,12 @@ def read_text_file(
     label_column: str = "label",
     class_names: Sequence[str] | None = None,
     lower: bool = True,
+    files: Files = Files(),
 ) -> TextSet:
     """Read texts with one class each, from UTF-8 files.
 
-    A folder with ``train.csv`` and ``test.csv`` (or ``.tsv``, ``.jsonl``) has the splits; of a single file a fifth of
-    each class is kept for the test, always the same (:func:`~torchcaps.data.image_arrays.cut_stratified`). CSV needs a
+    A folder with ``train.csv`` and ``test.csv`` (or ``.tsv``, ``.jsonl``) has the splits; of a single file about
+    a fifth of each class is kept for the test (:func:`~torchcaps.data.splits.cut_by_content`). CSV needs a
     first line with the columns' names; the delimiter is the one of comma, semicolon and tab that makes the wanted
     columns appear; blank lines are skipped. A line of JSON lines is an object; its label may be a string, a whole
     number, true or false. Other columns are ignored. Texts are split by :func:`~torchcaps.data.text.tokens.tokenize`;
@@ -92,12 +104,13 @@ def read_text_file(
 
     Args:
         path: the file or folder.
-        split: "train" or "test".
+        split: "train", "test" or "all".
         text_column: where the texts are.
         label_column: where the labels are.
         class_names: which number each class has, for a model that is trained already; without it, the labels of
             training, sorted: as numbers if all are numbers, else alphabetically.
         lower: make texts lower case.
+        files: has the split that a run recorded, if it did.
 
     Returns:
         The texts of the split in the order of the file, labels int64 ``[N]``.
@@ -107,24 +120,18 @@ def read_text_file(
     """
     check_split(split)
     path, columns = Path(path), _Columns(text_column, label_column)
+    return choose_from_sets(_read_sets(path, columns, class_names, lower), split, files, path, "text")
+
+
+def _read_sets(path: Path, columns: _Columns, class_names: Sequence[str] | None, lower: bool) -> dict[str, TextSet]:
+    """The texts of "train" and "test", or of "" if they are not yet cut into these."""
     if not path.exists():
         raise DataError(f"there is no file or folder {path}. Give a .csv or .jsonl file, or a folder with train.csv.")
     # Both splits are read also when training is asked for: an error should come before the training, not after.
     parts = {part: _read_rows(file, columns) for part, file in _find_files(path).items()}
     training = parts.get("", parts.get("train", []))
     names = name_text_classes([row.label for row in training], class_names, path)
-    sets = {part: _make_text_set(rows, names, part, path, lower) for part, rows in parts.items()}
-    if split in sets:
-        return sets[split]
-    return cut_texts(sets[""], split, path)
-
-
-def cut_texts(texts: TextSet, split: str, where: object) -> TextSet:
-    """The training or the test texts of a set that is not cut into these yet: always the same ones."""
-    tested = cut_stratified(texts.labels, CUT_SEED)
-    if split == "test" and not bool(tested.any()):
-        raise DataError(f"{where} has one text per class, so none can be kept for the test. Add texts to the classes.")
-    return texts[tested if split == "test" else ~tested]
+    return {part: _make_text_set(rows, names, part, path, lower) for part, rows in parts.items()}
 
 
 def _find_files(path: Path) -> dict[str, Path]:
@@ -188,7 +195,8 @@ def _read_csv_rows(content: str, path: Path, columns: _Columns) -> list[_Row]:
                     'that hold the delimiter or quotes into "double quotes".'
                 )
             text, label = (row[place] for place in places)
-            rows.append(_Row(text, _require_label(label.strip(), reader.line_num, path, columns.label)))
+            line = reader.line_num
+            rows.append(_Row(text, _require_label(label.strip(), line, path, columns.label), line))
     except csv.Error as error:
         raise DataError(
             f"{path} is no proper CSV at line {reader.line_num}: {error}. Is a quote not closed? Texts of more than "
@@ -246,7 +254,7 @@ def _read_json_row(entry: object, line: int, path: Path, columns: _Columns) -> _
             f"{columns.label!r} in line {line} of {path} must be a string or a whole number, got {label!r:.60}."
         )
     named = json.dumps(label) if isinstance(label, bool) else str(label).strip()
-    return _Row(text, _require_label(named, line, path, columns.label))
+    return _Row(text, _require_label(named, line, path, columns.label), line)
 
 
 def name_text_classes(labels: Sequence[str], given: Sequence[str] | None, where: object) -> tuple[str, ...]:
@@ -281,4 +289,6 @@ def _make_text_set(rows: list[_Row], names: tuple[str, ...], part: str, path: Pa
             f"{', '.join(names[:10])}. Add texts of these classes to training or take them out."
         )
     labels = torch.tensor([number[row.label] for row in rows], dtype=torch.int64)
-    return TextSet(tuple(tokenize(row.text, lower) for row in rows), labels, names)
+    where = [f"{part or path.name} line {row.line}" for row in rows]
+    items = list_text_items((row.text for row in rows), where)
+    return TextSet(tuple(tokenize(row.text, lower) for row in rows), labels, names, items)

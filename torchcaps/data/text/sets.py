@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.data.images import check_names
+from torchcaps.data.items import Item, join_items, pick_items
 from torchcaps.errors import DataError, FileError
 from torchcaps.io import read_bytes, unpack_gzip
 
@@ -20,12 +21,13 @@ class TextSet:
     """Texts as tokens, their labels and the classes' names, all fitting together.
 
     ``labels`` are int64 ``[N]`` where a text has one class, or bool ``[N, K]`` where it may have several of K classes.
-    A text may be empty.
+    A text may be empty. ``items`` are the texts of one's own data by their content; None where nobody asks.
     """
 
     texts: tuple[Tokens, ...]
     labels: Tensor
     class_names: tuple[str, ...]
+    items: tuple[Item, ...] | None = None
 
     def __post_init__(self) -> None:
         check_names(self.class_names)
@@ -52,7 +54,13 @@ class TextSet:
         indices = torch.arange(len(self))[chosen]
         if indices.dim() != 1:
             raise DataError(f"texts are chosen by indices [M] or a mask [N], got shape {tuple(chosen.shape)}.")
-        return TextSet(tuple(self.texts[index] for index in indices.tolist()), self.labels[indices], self.class_names)
+        texts = tuple(self.texts[index] for index in indices.tolist())
+        return TextSet(texts, self.labels[indices], self.class_names, pick_items(self.items, indices))
+
+    def __add__(self, more: TextSet) -> TextSet:
+        """Both, of the same classes."""
+        labels, items = torch.cat([self.labels, more.labels]), join_items(self.items, more.items)
+        return TextSet(self.texts + more.texts, labels, self.class_names, items)
 
     @property
     def multi_label(self) -> bool:
