@@ -27,4 +27,4 @@ def test_unknown_commands_exit_with_two(capsys):
     with pytest.raises(SystemExit) as stop:
         main(["inform"])
     assert stop.value.code == 2
-    assert "invalid choice" in capsys.readouterr().err
+    assert "Did you mean 'info'?" in capsys.readouterr().err

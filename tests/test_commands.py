@@ -51,8 +51,8 @@ def test_every_command_has_help_with_examples(command, capsys):
     ("words", "told"),
     [
         (["train", "qickstart"], "Did you mean 'quickstart'"),
-        (["train", "--data.nme", "x"], "Did you mean 'data.name'"),
-        (["train", "--lr", "1"], "Did you mean 'optimizer.lr'"),
+        (["train", "--data.nme", "x"], "Did you mean --data.name?"),
+        (["train", "--lr", "1"], "Did you mean --optimizer.lr?"),
         (["train", "--training.epochs", "x"], "training.epochs"),
         (["train", "--epochs", "0"], "at least 1"),
         (["train", "--data.name", "no/where"], "no such folder"),

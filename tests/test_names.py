@@ -126,7 +126,7 @@ def test_unknown_names_get_a_hint(name, hint):
     assert str(caught.value) == sentence
 
 
-EXTRAS = ("yaml", "jsonargparse", "PIL", "pytorch_lightning", "rich", "safetensors", "tensorboardX", "torchmetrics",
+EXTRAS = ("yaml", "PIL", "pytorch_lightning", "rich", "safetensors", "tensorboardX", "torchmetrics",
           "tqdm", "scipy", "matplotlib", "jinja2", "fastapi", "uvicorn", "pydantic")  # fmt: skip
 USES = [
     ("from torchcaps import load; load('mnist')", "safetensors", "train"),
@@ -135,7 +135,6 @@ USES = [
     ("import torchcaps.training.module", "pytorch_lightning", "train"),
     ("import torchcaps.training.callbacks", "pytorch_lightning", "train"),
     ("import torchcaps.training.checkpoints", "pytorch_lightning", "train"),
-    ("from torchcaps.training.recipes import make_parser; make_parser()", "jsonargparse", "train"),
     ("from torchcaps.training.recipes import read_values; read_values('quickstart')", "yaml", "train"),
     ("import torchcaps.report.pictures", "PIL", "train"),
     ("del sys.modules['PIL']; import torchcaps.report.charts", "jinja2", "train"),

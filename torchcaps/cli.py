@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
 import sys
 from collections.abc import Callable, Sequence
 
 from torchcaps.commands import COMMANDS, CommandError
+from torchcaps.commands.parsing import Parser
 from torchcaps.extras import missing_extra
 from torchcaps.io import make_printable
+from torchcaps.plain import shorten
 from torchcaps.version import __version__
 
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
-    shared = argparse.ArgumentParser(add_help=False)
+    shared = Parser(add_help=False)
     shared.add_argument("--debug", action="store_true", help="show tracebacks")
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="torchcaps",
         description="Capsule networks for PyTorch.",
         epilog="First steps:  torchcaps train        then  torchcaps evaluate runs/quickstart-1",
@@ -33,7 +36,6 @@ def make_parser() -> argparse.ArgumentParser:
             epilog=f"Examples:\n{command.examples}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
             parents=[shared],
-            allow_abbrev=False,
         )
         command.add_arguments(sub)
     return parser
@@ -41,13 +43,31 @@ def make_parser() -> argparse.ArgumentParser:
 
 def _run(arguments: Sequence[str]) -> int:
     name = next((word for word in arguments if not word.startswith("-")), "")
-    command = COMMANDS.get(name)
-    if command is not None and command.parse is not None and not {"-h", "--help"} & set(arguments):
-        words = list(arguments)
-        words.remove(name)
-        return command.run(command.parse([word for word in words if word != "--debug"]))
-    parsed = make_parser().parse_args(arguments)
-    return COMMANDS[parsed.command].run(parsed)
+    if {"-h", "--help"} & set(arguments) or list(arguments[:1]) == ["--version"]:
+        make_parser().parse_args(arguments)  # which prints, and ends
+    if name not in COMMANDS:
+        raise CommandError(_describe_missing_command(name, arguments))
+    command, words = COMMANDS[name], [word for word in arguments if word != "--debug"]
+    words.remove(name)
+    if command.parse is not None:
+        return command.run(command.parse(words))
+    return command.run(make_command_parser(name).read(words))
+
+
+def make_command_parser(name: str) -> Parser:
+    """The parser of one command's words."""
+    parser = Parser(prog=f"torchcaps {name}", add_help=False)
+    COMMANDS[name].add_arguments(parser)
+    return parser
+
+
+def _describe_missing_command(name: str, arguments: Sequence[str]) -> str:
+    if name:
+        near = difflib.get_close_matches(name.lower(), COMMANDS, n=1)
+        problem = f"there is no command {shorten(name)}.{f' Did you mean {near[0]!r}?' if near else ''}"
+    else:
+        problem = f"what is {shorten(arguments[0])} for?" if arguments else "which command?"
+    return f"{problem} Commands: {', '.join(COMMANDS)}. `torchcaps --help` says what they do."
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

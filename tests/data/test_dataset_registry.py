@@ -134,7 +134,7 @@ def test_options_of_a_wrong_type_are_refused(options, forget):
         (DataOptions("mr", options={"fld": 1}), "no option 'fld'.*fold .a whole number., fold_seed", "fld"),
         (DataOptions("mr", options={"fold": 10}), "0 … 9, got 10. Options of mr: fold", "fold"),
         (DataOptions("a.csv", options={"path": "b.csv"}), "no option 'path'. Options of a.csv: text_column", "path"),
-        (DataOptions("viewpoints", options={"protocol": 3}), "instance or azimuth or elevation, got 3", "protocol"),
+        (DataOptions("viewpoints", options={"protocol": 3}), "instance, azimuth or elevation, got 3", "protocol"),
     ],
 )
 def test_options_that_cannot_be_name_those_that_can(options, words, option):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torchcaps.commands.base import Command, CommandError, say, user_errors
-from torchcaps.commands.keys import parse_with_keys, spell_keys
+from torchcaps.commands.keys import format_keys, parse_with_keys, spell_keys
 
 if TYPE_CHECKING:
     from torchcaps.training.recipe import Recipe
@@ -66,9 +66,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _parse(words: Sequence[str]) -> argparse.Namespace:
     with user_errors(spell_keys):
         own, overrides = parse_with_keys(words, _add_arguments)
-    defaults = argparse.ArgumentParser(add_help=False)
-    _add_arguments(defaults)
-    return argparse.Namespace(**{**vars(defaults.parse_args([])), **own.as_dict(), "overrides": overrides})
+    return argparse.Namespace(**vars(own), overrides=overrides)
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -79,9 +77,7 @@ def _run(arguments: argparse.Namespace) -> int:
             say(f"{name:<42}{description}")
         return 0
     if arguments.keys:
-        parser = recipes.make_parser()
-        parser.epilog = OPTIONS_OF_OTHERS
-        parser.print_help()
+        say(format_keys(OPTIONS_OF_OTHERS), end="")
         return 0
     with user_errors(spell_keys):
         recipe, name = _make_recipe(arguments)

@@ -8,7 +8,7 @@ from typing import Any, Literal, Optional
 
 from torchcaps.errors import DataError
 
-# jsonargparse reads the annotations; Optional works for every Python that is supported.
+# torchcaps/typed.py reads the annotations; Optional works for every Python that is supported.
 # ruff: noqa: UP045
 
 IN_MEMORY = "in-memory"

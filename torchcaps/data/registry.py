@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import importlib
 import os
 import pkgutil
-import types
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar
 
 from torchcaps.checks import require_choice
 from torchcaps.data.dataset import Dataset, ImageDataset, Kind, TextDataset
@@ -20,6 +20,7 @@ from torchcaps.data.options import IN_MEMORY, DataOptions
 from torchcaps.data.text.files import SUFFIXES, TextFile
 from torchcaps.errors import DataError, InputError
 from torchcaps.plain import shorten
+from torchcaps.typed import describe_misfit, describe_type, field_types, fits
 
 BUILT_IN = ("torchcaps.data.datasets", "torchcaps.data.synthetic")
 """Packages whose modules register the data sets of torchcaps."""
@@ -163,43 +164,18 @@ def _import_built_in() -> None:
 
 
 def _check_options(cls: type[Dataset], given: Mapping[str, Any], name: str) -> None:
-    """Refuse options that a data set lacks, and values that are not of the type of theirs.
-
-    They come as plain data from recipes. The parser of the other keys must not see them: it imports what a
-    ``class_path`` names.
-    """
-    types_of = get_type_hints(cls)
+    """Refuse options that a data set lacks, and values that are not of the type of theirs."""
+    types_of = field_types(cls)
     for key, value in given.items():
         if key not in option_names(cls):
-            raise _make_error(cls, name, f"{name} has no option {shorten(key)}.", str(key))
-        if not _fits(value, types_of[key]):
-            raise _make_error(cls, name, f"{key} must be {_describe(types_of[key])}, got {shorten(value)}.", key)
+            near = difflib.get_close_matches(str(key), option_names(cls), n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise _make_error(cls, name, f"{name} has no option {shorten(key)}.{hint}", str(key))
+        if not fits(value, types_of[key]):
+            raise _make_error(cls, name, describe_misfit(key, value, types_of[key]), key)
 
 
 def _make_error(cls: type[Dataset], name: str, problem: str, option: str) -> DataError:
-    types_of = get_type_hints(cls)
-    known = ", ".join(f"{key} ({_describe(types_of[key])})" for key in option_names(cls))
+    types_of = field_types(cls)
+    known = ", ".join(f"{key} ({describe_type(types_of[key])})" for key in option_names(cls))
     return DataError(f"{problem} Options of {name}: {known or 'none'}.", option=f"data.options.{option}")
-
-
-def _fits(value: Any, wanted: Any) -> bool:
-    """Whether plain data is of a type: bool, int, float, str, None, a choice of values, or one of several of these."""
-    if get_origin(wanted) is Literal:
-        return any(value == choice and type(value) is type(choice) for choice in get_args(wanted))
-    if get_origin(wanted) in (Union, types.UnionType):
-        return any(_fits(value, kind) for kind in get_args(wanted))
-    if wanted is float:
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
-    if wanted is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    return isinstance(value, get_origin(wanted) or wanted)
-
-
-def _describe(wanted: Any) -> str:
-    """A type in a sentence."""
-    if get_origin(wanted) is Literal:
-        return " or ".join(map(str, get_args(wanted)))
-    if get_origin(wanted) in (Union, types.UnionType):
-        return " or ".join(_describe(kind) for kind in get_args(wanted) if kind is not type(None)) + " or nothing"
-    words = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
-    return words.get(wanted, getattr(wanted, "__name__", str(wanted)))

@@ -26,7 +26,7 @@ def _require(fits: bool, option: str, rule: str, value: object) -> None:
         raise RecipeError(f"{option} {rule}; got {shorten(value)}.", option=option)
 
 
-# jsonargparse reads the annotations of the fields; Optional and Union work for every Python that is supported.
+# torchcaps/typed.py reads the annotations of the fields; Optional and Union work for every Python that is supported.
 # ruff: noqa: UP007, UP045
 
 

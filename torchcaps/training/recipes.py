@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import copy
 import difflib
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torchcaps.data.options import DataOptions, TextOptions
-from torchcaps.errors import FileError, TorchcapsError
-from torchcaps.extras import comes_with_an_extra
+from torchcaps.errors import FileError, InputError, TorchcapsError
 from torchcaps.io import parse_yaml, read_text
 from torchcaps.plain import shorten
 from torchcaps.training.recipe import (
@@ -25,9 +23,7 @@ from torchcaps.training.recipe import (
     RecipeError,
     TrainingOptions,
 )
-
-if TYPE_CHECKING:
-    from jsonargparse import ArgumentParser
+from torchcaps.typed import convert, describe_misfit, field_types, guess_name
 
 SECTIONS: dict[str, type] = {
     "data": DataOptions,
@@ -53,6 +49,30 @@ RENAMED = {
     "text.longest": ("text.max_length", 400),
 }
 """Keys that had another name in 0.1: the present one, and the value that said nothing."""
+
+MEANT = {
+    "learning_rate": "optimizer.lr", "rate": "optimizer.lr", "optim": "optimizer.lr", "scheduler": "optimizer.schedule",
+    "lr_scheduler": "optimizer.schedule", "grad_clip": "optimizer.clip", "gradient_clip": "optimizer.clip",
+    "wd": "optimizer.weight_decay", "batch": "training.batch_size", "bs": "training.batch_size",
+    "num_epochs": "training.epochs", "n_epochs": "training.epochs", "max_epochs": "training.epochs",
+    "gpu": "training.accelerator", "gpus": "training.accelerator", "cuda": "training.accelerator",
+    "cpu": "training.accelerator", "device": "training.accelerator", "amp": "training.precision",
+    "fp16": "training.precision", "bf16": "training.precision", "mixed_precision": "training.precision",
+    "workers": "training.threads", "num_workers": "training.threads", "num_threads": "training.threads",
+    "random_seed": "training.seed", "manual_seed": "training.seed", "save_best": "training.keep",
+    "save_every": "training.checkpoint_every", "arch": "model.name", "architecture": "model.name",
+    "network": "model.name", "net": "model.name", "routing": "model.options.routing",
+    "iterations": "model.options.routing.iterations", "decoder": "model.options.decoder",
+    "squash": "model.options.squash", "dataset": "data.name", "data_set": "data.name", "data_path": "data.name",
+    "root": "data.dir", "val": "data.validation", "val_split": "data.validation", "flip": "data.mirror",
+    "hflip": "data.mirror", "normalize": "data.standardize", "image_size": "data.options.image_size",
+    "img_size": "data.options.image_size", "text_column": "data.options.text_column",
+    "label_column": "data.options.label_column", "embeddings": "text.vectors", "glove": "text.vectors",
+    "embedding_size": "text.vector_size", "vocab_size": "text.max_words", "max_len": "text.max_length",
+    "criterion": "loss.kind", "loss_function": "loss.kind",
+    **{name: f"{name}.{key}" for name, key in (("model", "name"), ("data", "name"), ("loss", "kind"))},
+}  # fmt: skip
+"""What others call a key of ours, for advice only."""
 
 Notice = Callable[[str], None]
 
@@ -108,21 +128,10 @@ def recipe_from_values(
         if present not in list_known_keys() and not is_free(present):
             raise make_unknown_key_error(key)
         _put(merged, present, copy.deepcopy(value))
-    description = merged.pop("description", "")
-    if not isinstance(description, str):
-        raise RecipeError(f"description must be a text, got {shorten(description)}.", "description")
-    typed = {name: {key: merged[name][key] for key in merged[name] if key != "options"} for name in merged}
+    description = read_key("description", merged.pop("description", ""))
+    typed = {name: {key: read_key(f"{name}.{key}", value) for key, value in merged[name].items()} for name in merged}
     try:
-        parsed = make_parser().parse_object(typed)
-    except (argparse.ArgumentError, TypeError, ValueError, RecursionError) as error:
-        message = f"{error}".replace('Parser key "', "the recipe's key \"").strip()
-        raise RecipeError(message if len(message) < 1_000 else f"{message[:1_000]}…") from None
-    try:
-        sections = {
-            name: cls(**vars(parsed[name]), **({"options": options} if (options := _get_options(merged, name)) else {}))
-            for name, cls in SECTIONS.items()
-        }
-        return Recipe(description, **sections)
+        return Recipe(description, **{name: cls(**typed.get(name, {})) for name, cls in SECTIONS.items()})
     except TorchcapsError as error:
         raise error if isinstance(error, RecipeError) else RecipeError(error, error.option) from None
 
@@ -167,26 +176,24 @@ def parse_value(text: str, name: str) -> Any:
         raise RecipeError(error) from None
 
 
-def make_parser(prog: str = "torchcaps train") -> ArgumentParser:
-    """The typed parser of all keys in sections but those of :data:`FREE`.
+def read_key(key: str, value: Any) -> Any:
+    """The value of a key as its type wants it; a text, as a command line gives it, is read.
 
-    Those are plain data, which the parser must never see: in a value of any type it takes ``class_path`` for something
-    to import and to call.
+    Sections of :data:`FREE` are plain data, which the data set and the model check.
     """
-    with comes_with_an_extra():
-        import jsonargparse
+    if key in FREE and value is None:  # a section that was left empty
+        return {}
+    section, _, name = key.rpartition(".")
+    wanted = field_types(SECTIONS[section])[name] if section else str
+    try:
+        return convert(value, wanted)
+    except InputError:
+        raise RecipeError(describe_misfit(key, value, wanted), key) from None
 
-    parser = jsonargparse.ArgumentParser(prog=prog, exit_on_error=False, add_help=False, default_env=False)
-    for name, cls in SECTIONS.items():
-        parser.add_class_arguments(cls, name, skip={"options"} & {field.name for field in fields(cls)})
-    return parser
 
-
-def make_unknown_key_error(key: str, more: Iterable[str] = ()) -> RecipeError:
-    """What to say of a key that no recipe has, with the nearest one."""
-    known = [*list_known_keys(), *SECTIONS, *more]
-    last = [name for name in known if name.rsplit(".", 1)[-1] == key.rsplit(".", 1)[-1]]
-    guess = next(iter(last or difflib.get_close_matches(key, known, n=1, cutoff=0.6)), None)
+def make_unknown_key_error(key: str) -> RecipeError:
+    """What to say of a key that no recipe has, with the one that was probably meant."""
+    guess = guess_name(key, [*list_known_keys(), *SECTIONS], MEANT)
     hint = f" Did you mean {guess!r}?" if guess else " docs/training.md lists all."
     return RecipeError(f"a recipe has no key {shorten(key)}.{hint}")
 
