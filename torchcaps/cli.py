@@ -84,7 +84,7 @@ def run_guarded(run: Callable[[], int], debug: bool) -> int:
         return run()
     except CommandError as error:
         if str(error):
-            print(f"torchcaps: {make_printable(str(error))}", file=sys.stderr)
+            print(f"torchcaps: {make_printable(' '.join(str(error).split()))}", file=sys.stderr)  # one line
         return error.code
     except KeyboardInterrupt:
         print("torchcaps: stopped.", file=sys.stderr)

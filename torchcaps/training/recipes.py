@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import difflib
+import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -50,6 +51,8 @@ RENAMED = {
 }
 """Keys that had another name in 0.1: the present one, and the value that said nothing."""
 
+LARGEST: dict[type, float] = {int: 2**31 - 1, float: 1e30}
+"""What no key but the seed needs more of."""
 MEANT = {
     "learning_rate": "optimizer.lr", "rate": "optimizer.lr", "optim": "optimizer.lr", "scheduler": "optimizer.schedule",
     "lr_scheduler": "optimizer.schedule", "grad_clip": "optimizer.clip", "gradient_clip": "optimizer.clip",
@@ -186,9 +189,13 @@ def read_key(key: str, value: Any) -> Any:
     section, _, name = key.rpartition(".")
     wanted = field_types(SECTIONS[section])[name] if section else str
     try:
-        return convert(value, wanted)
+        read = convert(value, wanted)
     except InputError:
         raise RecipeError(describe_misfit(key, value, wanted), key) from None
+    most = LARGEST.get(type(read))
+    if most is not None and key != "training.seed" and abs(read) > most and abs(read) != math.inf:
+        raise RecipeError(f"{key} cannot be meant to be so large: the most is {most:,g}; got {shorten(value)}.", key)
+    return read
 
 
 def make_unknown_key_error(key: str) -> RecipeError:

@@ -19,7 +19,7 @@ import os
 import platform
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -73,12 +73,16 @@ def new_run_folder(name: str, wanted: str | None = None) -> Path:
 @contextmanager
 def begin_run(name: str, wanted: str | None = None) -> Iterator[Path]:
     """A new folder as :func:`new_run_folder` makes it; it goes away again if a training in it does not even begin."""
+    new = [place for place in (Path(wanted or "runs/x"), *Path(wanted or "runs/x").parents) if not place.exists()]
     folder = new_run_folder(name, wanted)
     try:
         yield folder
     except BaseException:
         if not (folder / TENSORBOARD).exists():
             shutil.rmtree(folder, ignore_errors=True)
+            with suppress(OSError):  # the folders above that were made for it, unless others use them by now
+                for place in new[1:]:
+                    place.rmdir()
         raise
 
 
