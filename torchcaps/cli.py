@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from torchcaps.commands import COMMANDS, CommandError
+from torchcaps.commands.base import spelling
 from torchcaps.commands.parsing import Parser
 from torchcaps.extras import missing_extra
 from torchcaps.io import make_printable
@@ -51,7 +52,9 @@ def _run(arguments: Sequence[str]) -> int:
     words.remove(name)
     if command.parse is not None:
         return command.run(command.parse(words))
-    return command.run(make_command_parser(name).read(words))
+    parser = make_command_parser(name)
+    with spelling(parser.list_options()):
+        return command.run(parser.read(words))
 
 
 def make_command_parser(name: str) -> Parser:

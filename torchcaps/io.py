@@ -12,7 +12,8 @@ import re
 import stat
 import tempfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -178,6 +179,24 @@ def require_inside(folder: Path, *names: str) -> None:
         target = os.path.realpath(path)  # of a link to itself the link
         if not Path(target).is_relative_to(root):
             raise FileError(f"{path} is a link that leads out of {folder}, to {target}. Delete the link.")
+
+
+@contextmanager
+def make_folders(folder: Path) -> Iterator[Path]:
+    """A folder and those above it; if what is done inside fails, the new ones that are still empty go away again."""
+    new = [place for place in (folder, *folder.parents) if not place.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        reason = "a file is in its place" if isinstance(error, FileExistsError) else getattr(error, "strerror", error)
+        raise FileError(f"the folder {folder} cannot be made: {reason}.") from error
+    try:
+        yield folder
+    except BaseException:
+        with suppress(OSError):  # one that is not empty ends it: others use it by now
+            for place in new:
+                place.rmdir()
+        raise
 
 
 def write_atomically(path: Path, write: Callable[[Path], None]) -> None:

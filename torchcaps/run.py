@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -356,8 +357,13 @@ def load(source: str | os.PathLike[str], device: Device = None) -> Run:
     if os.fspath(source) in list_pretrained() and not is_run_folder(path):
         path = weights_path(os.fspath(source))
     if not os.path.lexists(path):
+        near = difflib.get_close_matches(os.fspath(source), list_pretrained(), n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
         shipped = ", ".join(list_pretrained())
-        raise RunError(f"{source} is not a run folder nor a weights file: it is not there. Shipped models: {shipped}.")
+        raise RunError(
+            f"{os.fspath(source):.200} is not a run folder nor a weights file: it is not there.{hint} "
+            f"Shipped models: {shipped}."
+        )
     run = _open(path)
     return run if device is None else run.to(device)
 

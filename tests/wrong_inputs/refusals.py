@@ -1,4 +1,4 @@
-"""What every refusal must be: one line, a sentence or two, nothing of Python's, options that exist, nothing left behind."""
+"""What every refusal must be: one line, few sentences, not Python's words, options that exist, nothing left behind."""
 
 from __future__ import annotations
 

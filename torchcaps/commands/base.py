@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TextIO
 
@@ -47,11 +48,32 @@ class Command:
     parse: Callable[[Sequence[str]], argparse.Namespace] | None = None
 
 
+_options: ContextVar[frozenset[str] | None] = ContextVar("torchcaps_options", default=None)
+
+
+@contextmanager
+def spelling(options: Iterable[str]) -> Iterator[None]:
+    """Within this context a command runs that has these options, and messages speak of no others."""
+    token = _options.set(frozenset(options))
+    try:
+        yield
+    finally:
+        _options.reset(token)
+
+
 def spell_as_option(error: TorchcapsError) -> str:
-    """An error's message, in which the option that it is about is spelled as commands spell theirs."""
-    if error.option is None:
-        return str(error)
-    return re.sub(rf"(?<![\w.-]){re.escape(error.option)}(?![\w.])", f"--{error.option.replace('_', '-')}", str(error))
+    """An error's message, in which the option that it is about is spelled as the command spells it, if it has it."""
+    message, option = str(error), error.option
+    if option is None:
+        return message
+    name = {"data.name": "--data", "data.dir": "--data-dir"}.get(option, f"--{option.replace('_', '-')}")
+    if name not in (_options.get() or (name,)):
+        return message
+    places = list(re.finditer(rf"(?<![\w.-]){re.escape(option)}(?![\w.])", message))
+    if not places:
+        return message if name in message else f"{message} ({name})"
+    place = places[0] if places[0].start() == 0 else places[-1]  # elsewhere it may be an ordinary word
+    return f"{message[: place.start()]}{name}{message[place.end() :]}"
 
 
 @contextmanager
@@ -74,4 +96,4 @@ def user_errors(spell: Callable[[TorchcapsError], str] = spell_as_option) -> Ite
     except OSError as error:
         if error.strerror is None:
             raise
-        raise CommandError(f"{error.filename or 'a file'}: {error.strerror}.") from error
+        raise CommandError(f"{error.filename or 'a file'} cannot be read or written: {error.strerror}.") from error

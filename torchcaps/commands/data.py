@@ -46,6 +46,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     with user_errors():
         if arguments.action == "list":
+            if arguments.name is not None:
+                raise CommandError(
+                    "`torchcaps data list` lists all and takes no name; `torchcaps data check` takes one."
+                )
             return _list(arguments)
         if arguments.name is None:
             raise CommandError(

@@ -50,6 +50,12 @@ class Parser(argparse.ArgumentParser):
         parsed, strangers = self.parse_known_intermixed_args(_join_numbers(words))
         if strangers:
             raise CommandError(self._describe_stranger(strangers[0]))
+        for action in self._actions:
+            given = vars(parsed).get(action.dest)
+            if any(isinstance(text, str) and not text.strip() for text in (given if type(given) is list else [given])):
+                name = action.option_strings[-1] if action.option_strings else action.dest.upper()
+                if given != action.default:
+                    raise CommandError(f"{name} is empty. It is: {self._describe(action)}.")
         return parsed
 
     def list_options(self) -> list[str]:
@@ -96,12 +102,15 @@ class Parser(argparse.ArgumentParser):
         if value is not None and action is not None:
             return f"{name} must be {_describe_kind(action)}, got {_cut(value[2])}.{_guess_choice(action, value[2])}"
         if problem.startswith("expected") and action is not None:
-            return f"{name} needs a value: {(action.help or 'any').replace('%%', '%')}."
+            return f"{name} needs a value: {self._describe(action)}."
         if problem.startswith("not allowed with"):
             return f"{name} and {problem.split()[-1]} cannot be given together: choose one."
         if problem.startswith("ignored explicit argument"):
             return f"{name} takes no value, got {_cut(problem.removeprefix('ignored explicit argument '))}."
         return f"{name}: {problem}."
+
+    def _describe(self, action: argparse.Action) -> str:
+        return "any value" if action.help in (None, argparse.SUPPRESS) else str(action.help).replace("%%", "%")
 
     def _find(self, name: str) -> argparse.Action | None:
         for action in self._actions:

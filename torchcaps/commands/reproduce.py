@@ -53,21 +53,27 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _reproduce(arguments: argparse.Namespace) -> int:
+    import torchcaps.experiments.plots  # noqa: F401 - first of all: without matplotlib nothing is trained in vain
     from torchcaps.experiments import get_experiment
-    from torchcaps.experiments.base import Context
-    from torchcaps.experiments.plots import plot  # first of all: without matplotlib nothing is trained in vain
-    from torchcaps.experiments.run import name_output, reproduce
-    from torchcaps.progress import bars
-    from torchcaps.training.callbacks import TrainingStopped
-    from torchcaps.training.checkpoints import Interrupted
+    from torchcaps.io import make_folders
 
     try:
         experiment = get_experiment(arguments.name)
     except ValueError as error:
         raise CommandError(error) from error
     setting = _make_setting(arguments, experiment)
-    folder = Path(arguments.output)
-    folder.mkdir(parents=True, exist_ok=True)
+    with make_folders(Path(arguments.output)) as folder:
+        return _run_experiment(arguments, experiment, setting, folder)
+
+
+def _run_experiment(arguments: argparse.Namespace, experiment: Experiment, setting: Setting, folder: Path) -> int:
+    from torchcaps.experiments.base import Context
+    from torchcaps.experiments.plots import plot
+    from torchcaps.experiments.run import name_output, reproduce
+    from torchcaps.progress import bars
+    from torchcaps.training.callbacks import TrainingStopped
+    from torchcaps.training.checkpoints import Interrupted
+
     try:
         tell = None if arguments.json else say
         note = functools.partial(spell_setting, experiment, setting)

@@ -65,9 +65,9 @@ def require_file(
         return path
     if download:
         return fetch(file, folders[0], progress)
-    looked = "\n  ".join(str(folder / file.name) for folder in folders)
+    looked = " or ".join(str(folder / file.name) for folder in folders)
     raise DataError(
-        f"{data_set} is not here: {file.name} was looked for in\n  {looked}\n"
+        f"{data_set} is not here: {file.name} was looked for as {looked}. "
         f"Run `torchcaps data get {data_set}`, or put the file from {file.url} into one of these folders."
     )
 

@@ -81,7 +81,7 @@ def find_dataset(name: str) -> type[Dataset]:
     _import_built_in()
     path = Path(name)
     if name == IN_MEMORY:
-        raise DataError("the training data was in memory, which is not kept: give the data to use.", option="data")
+        raise DataError("the training data was in memory, which is not kept: give the data to use.", option="data.name")
     if name in _DATASETS:
         return _DATASETS[name]
     if path.suffix.lower() in SUFFIXES or any((path / f"train{suffix}").is_file() for suffix in SUFFIXES):

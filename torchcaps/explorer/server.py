@@ -101,6 +101,8 @@ def find_own_address() -> str | None:
 
 def list_own_names(host: str, allowed: Sequence[str] = ()) -> tuple[str, ...]:
     """Names that a server on ``host`` answers to; at which address of its own it is reached, it sees for itself."""
+    if not host.strip():
+        raise RunError("host is empty: give an address to listen on, such as 127.0.0.1.", option="host")
     for name in allowed:
         if not re.fullmatch(r"[A-Za-z0-9._:-]+", name):
             raise RunError(f"a name to allow is one such as lecture.example, without http://; got {name!r}.")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from torch import Tensor
 
 from torchcaps.capsules import Capsules
 from torchcaps.checks import require_count, require_finite, require_float
-from torchcaps.errors import InputError
+from torchcaps.errors import InputError, InputTypeError
 from torchcaps.layers import CapsuleLinear, PrimaryCapsules2d, ReconstructionDecoder
 from torchcaps.models.base import Model, RoutedLayer
 from torchcaps.models.convolution import Conv, ConvTrunk, convolution
@@ -106,6 +106,8 @@ def decoder_widths(decoder: bool | Sequence[int], default: Sequence[int]) -> Seq
     """The decoder's hidden widths: the default for True, none for False, or those given."""
     if isinstance(decoder, bool):
         return default if decoder else None
+    if isinstance(decoder, (str, dict)) or not isinstance(decoder, Iterable):
+        raise InputTypeError(f"decoder must be true, false or a list of widths, got {decoder!r:.60}.", option="decoder")
     return decoder
 
 

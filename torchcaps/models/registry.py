@@ -6,16 +6,17 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast, get_type_hints
 
 import torch
 from torch import nn
 from torch.types import Device
 
 from torchcaps.checks import require_choice, require_count, require_float_type
-from torchcaps.errors import InputError
+from torchcaps.errors import InputError, InputTypeError
 from torchcaps.models.base import Model
 from torchcaps.models.config import ModelConfig
+from torchcaps.typed import describe_misfit, fits
 
 ModelFactory = Callable[..., nn.Module]
 Reads = Literal["images", "words"]
@@ -63,10 +64,24 @@ def _remember_arguments(name: str, factory: _Factory) -> _Factory:
 
 def _make(factory: ModelFactory, config: ModelConfig, *more: Any, **options: Any) -> nn.Module:
     """A model that knows what it was made from. The options are as given: a routing itself, not how it is described."""
+    _check_plain_options(factory, options)
     model = factory(config.input_shape, config.classes, *more, **options)
     if isinstance(getattr(model, "config", None), (ModelConfig, type(None))):  # not a user's own of that name
         model.config = config  # type: ignore[assignment] # torch knows of modules and tensors only
     return model
+
+
+def _check_plain_options(factory: ModelFactory, options: Mapping[str, Any]) -> None:
+    """Refuse a text, a list or the like for an option that is a truth value or a number: a text would count as true."""
+    try:
+        hints = get_type_hints(factory)
+    except (NameError, TypeError):  # a user's own, with types that cannot be looked up
+        return
+    for name, value in options.items():
+        wanted = hints.get(name)
+        plain = (wanted is bool and value is not None) or isinstance(value, (bool, str, list, dict))
+        if wanted in (bool, int, float) and plain and not fits(value, wanted):
+            raise InputTypeError(describe_misfit(name, value, wanted), option=name)
 
 
 def list_models(reads: Reads | None = None) -> list[str]:

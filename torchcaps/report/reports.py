@@ -16,7 +16,7 @@ from torch import nn
 from torchcaps.analysis.answers import answer_images, answer_texts
 from torchcaps.analysis.gradients import evaluating
 from torchcaps.errors import FileError
-from torchcaps.io import read_json, require_inside, write_bytes, write_text
+from torchcaps.io import make_folders, read_json, require_inside, write_bytes, write_text
 from torchcaps.models.base import CapsuleModel
 from torchcaps.models.cnn import parameter_count
 from torchcaps.report.cases import show_cases
@@ -139,20 +139,14 @@ def make_folder(folder: Path) -> Iterator[Path]:
 
     If nothing comes of the report, a folder that was made for it goes away again.
     """
-    new = not folder.exists()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
+    with make_folders(folder):
         require_inside(folder, PAGE, NUMBERS, PICTURES)
-        with TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise RunError(f"the report's folder {folder} cannot be made or written to: {error.strerror}.") from error
-    try:
+        try:
+            with TemporaryFile(dir=folder):
+                pass
+        except OSError as error:
+            raise RunError(f"the report's folder {folder} cannot be made or written to: {error.strerror}.") from error
         yield folder
-    except BaseException:
-        if new and not any(folder.iterdir()):
-            folder.rmdir()
-        raise
 
 
 def _list_numbers(

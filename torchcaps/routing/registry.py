@@ -11,6 +11,7 @@ from torch import Tensor
 from torchcaps.checks import require_choice
 from torchcaps.errors import InputError, InputTypeError
 from torchcaps.ops.result import RoutingOutput
+from torchcaps.plain import shorten
 from torchcaps.routing.base import Routing
 
 
@@ -133,7 +134,9 @@ def resolve_routing(routing: RoutingLike) -> Routing:
         options = dict(routing)
         name = options.pop("name", None)
         if name is None:
-            raise InputError(f"a routing given as a mapping needs a 'name', got {dict(routing)!r}.")
+            raise InputError(
+                f"a routing given as a mapping needs a 'name', such as dynamic or em; got {shorten(dict(routing))}."
+            )
     elif isinstance(routing, str):
         name, options = routing, {}
     else:

@@ -63,8 +63,10 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     except FileError as error:
         raise RunError(f"the checkpoint cannot be read: {error}") from None
     except Exception as error:  # torch, pickle and zipfile raise all kinds for a file that is not what it should be
-        reason = str(error).split("\n")[0][:200]
-        raise RunError(f"the checkpoint {path} cannot be read, or holds more than plain tensors: {reason}.") from error
+        raise RunError(
+            f"the checkpoint {path} cannot be read: it is damaged, cut short, or holds more than plain tensors. "
+            "Resume from a copy of it, or train a new run."
+        ) from error
     if not isinstance(checkpoint, dict):
         raise RunError(f"the checkpoint {path} is not of a training: it holds a {type(checkpoint).__name__}.")
     return checkpoint

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import sys
 import time
 import warnings
@@ -24,12 +25,13 @@ from torchcaps.extras import comes_with_an_extra
 from torchcaps.io import write_text
 from torchcaps.machine import WeightLimit, free_memory
 from torchcaps.models.cnn import parameter_count
+from torchcaps.plain import require_modest
 from torchcaps.training.callbacks import EpochLog, InverseTemperature, MarginSchedule, RunningMean, StopOnNonFinite
 from torchcaps.training.checkpoints import Checkpoints, WholeFiles, read_checkpoint, restore_signals
 from torchcaps.training.errors import RunError
 from torchcaps.training.lock import locked
 from torchcaps.training.module import CapsuleModule
-from torchcaps.training.recipe import Recipe
+from torchcaps.training.recipe import Recipe, RecipeError
 from torchcaps.training.recording import record_split, resume_split, settle_paths
 from torchcaps.training.runs import (
     CHECKPOINT,
@@ -194,7 +196,7 @@ def _train(
     try:
         trainer = _make_trainer(recipe, folder, all_callbacks, bar and first)
     except MisconfigurationException as error:
-        raise RunError(str(error).split("\n")[0]) from error
+        raise _explain_trainer(error, recipe) from error
     if say:
         kept = f", {len(validation)} to validate" if validation is not None else ""
         say(
@@ -210,10 +212,12 @@ def _train(
             raise
         raise RunError(f"{error.filename or folder} cannot be written: {error.strerror}.") from error
     except MisconfigurationException as error:
-        raise RunError(str(error).split("\n")[0]) from error
+        raise _explain_trainer(error, recipe) from error
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         if resume and not checkpoints.started:  # by what is in the checkpoint beside the weights
-            raise RunError(f"the checkpoint in {folder} cannot be resumed: {str(error)[:200]}.") from error
+            raise RunError(
+                f"the checkpoint in {folder} cannot be resumed: it is of another training, or damaged. Train a new run."
+            ) from error
         raise
     return _finish(recipe, folder, module, log, time.perf_counter() - started, trainer.is_global_zero)
 
@@ -223,10 +227,30 @@ def _make_first_model(recipe: Recipe, prepared: Prepared) -> tuple[ModelSpec, nn
     name = recipe.model.name
     spec = ModelSpec(name, prepared.task, prepared.task.model_options(name, recipe.model.options))
     torch.manual_seed(recipe.training.seed)
-    with _weight_limit():
-        model = spec.build()
+    try:
+        require_modest(recipe.model.options)
+        with _weight_limit():
+            model = spec.build()
+    except (ValueError, TypeError) as error:  # a model's own words about options that do not fit
+        option = getattr(error, "option", None) or _find_named(str(error), recipe.model.options)
+        raise RecipeError(error, f"model.options.{option}" if option else "model.options") from error
     prepared.begin(model)
     return spec, model
+
+
+def _find_named(message: str, options: Mapping[str, Any]) -> str | None:
+    """The option of a model that a message is about."""
+    return next((name for name in options if re.search(rf"\b{re.escape(name)}\b", message)), None)
+
+
+def _explain_trainer(error: Exception, recipe: Recipe) -> RunError:
+    """What Lightning has against a machine or a recipe, said in a sentence."""
+    reason = str(error).split("\n")[0]
+    if recipe.training.accelerator == "gpu" and not torch.cuda.is_available():
+        return RunError(
+            "training.accelerator is gpu, and torch finds none here. Leave it out, or say cpu.", "training.accelerator"
+        )
+    return RunError(f"the training cannot be set up: {reason}")
 
 
 def _weight_limit() -> WeightLimit:
@@ -248,8 +272,12 @@ def _try_one_batch(module: CapsuleModule, batches: TrainingBatches) -> None:
     """Let model and loss refuse what does not fit together, before anything is written."""
     batch = batches.source.batch(torch.arange(2), 0)
     module.eval()
-    with torch.no_grad():
-        module.loss(module.model(batch.inputs, batch.labels), batch.labels, batch.targets)
+    try:
+        with torch.no_grad():
+            module.loss(module.model(batch.inputs, batch.labels), batch.labels, batch.targets)
+    except (ValueError, TypeError) as error:  # a loss's own words about a model that it does not fit
+        message = re.sub(r"CapsuleLoss\('([\w-]+)'\)", r"loss.kind \1", str(error))
+        raise RecipeError(message, getattr(error, "option", None) or "loss.kind") from error
     module.train()
 
 
@@ -266,7 +294,7 @@ def _check_checkpoint(path: Path, module: CapsuleModule) -> None:
             if any(value.shape not in ((), shapes[index]) for value in state.values()):
                 raise other
     except (AttributeError, LookupError, TypeError) as error:
-        raise RunError(f"the checkpoint {path} is not of a training: {str(error)[:100]}.") from error
+        raise RunError(f"the checkpoint {path} is not of a training: some of its parts are missing.") from error
 
 
 def _make_trainer(recipe: Recipe, folder: Path, callbacks: list[pl.Callback], bar: bool) -> pl.Trainer:

@@ -12,6 +12,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.plain import shorten
 
 PRECISIONS = ("32", "bf16-mixed", "16-mixed")
+MOST_EPOCHS = 10_000_000
 MOST_SEEDS = 2**62
 """What fits into a number of 64 bits with room for a sign and a step."""
 
@@ -141,6 +142,9 @@ class TrainingOptions:
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "nodes", "checkpoint_every"):
             _require(getattr(self, name) >= 1, f"training.{name}", "must be at least 1", getattr(self, name))
+        for name in ("epochs", "first_epoch"):
+            fits = getattr(self, name) <= MOST_EPOCHS
+            _require(fits, f"training.{name}", f"must be at most {MOST_EPOCHS:,}", getattr(self, name))
         most = max(256, 4 * (os.cpu_count() or 1))  # each is a thread or a process of this machine
         for name in ("threads", "devices"):
             value = getattr(self, name)

@@ -19,7 +19,7 @@ import os
 import platform
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from torchcaps.data.record import RECORD
 from torchcaps.errors import FileError, TorchcapsError
 from torchcaps.extras import comes_with_an_extra
-from torchcaps.io import require_inside, require_regular, write_bytes, write_text
+from torchcaps.io import make_folders, require_inside, require_regular, write_bytes, write_text
 from torchcaps.machine import WeightLimit, free_memory
 from torchcaps.models import Model
 from torchcaps.training.errors import RunError
@@ -73,17 +73,18 @@ def new_run_folder(name: str, wanted: str | None = None) -> Path:
 @contextmanager
 def begin_run(name: str, wanted: str | None = None) -> Iterator[Path]:
     """A new folder as :func:`new_run_folder` makes it; it goes away again if a training in it does not even begin."""
-    new = [place for place in (Path(wanted or "runs/x"), *Path(wanted or "runs/x").parents) if not place.exists()]
-    folder = new_run_folder(name, wanted)
-    try:
-        yield folder
-    except BaseException:
-        if not (folder / TENSORBOARD).exists():
-            shutil.rmtree(folder, ignore_errors=True)
-            with suppress(OSError):  # the folders above that were made for it, unless others use them by now
-                for place in new[1:]:
-                    place.rmdir()
-        raise
+    place = Path(wanted) if wanted is not None and wanted.strip() else Path("runs", name)
+    kept = wanted is not None and place.is_dir()  # somebody made it before
+    with make_folders(place.parent):
+        folder = new_run_folder(name, wanted)
+        try:
+            yield folder
+        except BaseException:
+            if not (folder / TENSORBOARD).exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                if kept:
+                    folder.mkdir(exist_ok=True)
+            raise
 
 
 def _is_left_by_the_dead(name: str) -> bool:
@@ -151,9 +152,9 @@ def _open_weights(path: Path) -> Iterator[tuple[ModelSpec, Any]]:
     try:
         with safe_open(path, framework="pt") as file:
             yield _read_spec(path, file.metadata() or {}), file
-    except (SafetensorError, OSError) as error:
+    except (SafetensorError, OSError):
         raise RunError(
-            f"{path} is not a safetensors file ({error}). Pickled weights are not read: they can run code."
+            f"{path} is not a safetensors file, or damaged. Pickled weights are not read: they can run code."
         ) from None
 
 

@@ -54,10 +54,10 @@ def _find(folders: list[Path], places: tuple[str, ...], download: bool) -> list[
             paths = [file for file in folder.glob(place) if file.is_file()]
             if paths:
                 return sorted(paths, key=lambda file: (len(file.name), file.name))  # 2.mat comes before 10.mat
-    looked = "\n  ".join(str(folder / place) for folder in folders for place in places)
+    looked = " or ".join(str(folder / place) for folder in folders for place in places)
     refusal = "It is not downloaded automatically, as no checksums are published. " if download else ""
     raise DataError(
-        f"affnist is not here: it was looked for at\n  {looked}\n"
+        f"affnist is not here: it was looked for as {looked}. "
         f"{refusal}Fetch the files from {AFFNIST_URL}, unpack them, and put them into one of these folders."
     )
 

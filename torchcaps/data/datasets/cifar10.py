@@ -64,9 +64,9 @@ def _find_source(folders: list[Path], download: bool, progress: DownloadProgress
             return folder / UNPACKED
     if download:
         return fetch(ARCHIVE, folders[0], progress)
-    looked = "\n  ".join(str(folder / name) for folder in folders for name in (ARCHIVE.name, f"{UNPACKED}{os.sep}"))
+    looked = " or ".join(str(folder / name) for folder in folders for name in (ARCHIVE.name, f"{UNPACKED}{os.sep}"))
     raise DataError(
-        f"cifar10 is not here: neither the archive nor what it unpacks to was found at\n  {looked}\n"
+        f"cifar10 is not here: neither the archive nor what it unpacks to was found as {looked}. "
         f"Run `torchcaps data get cifar10`, or put the file from {ARCHIVE.url} into one of these folders."
     )
 

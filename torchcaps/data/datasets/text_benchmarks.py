@@ -53,10 +53,10 @@ class TextBenchmark(TextDataset):
         file = self.files_by_split[split]
         path = self.find_files(files)[file]
         if path is None:
-            looked = "\n  ".join(str(folder / self.folder / file) for folder in data_folders(files.dir))
+            looked = " or ".join(str(folder / self.folder / file) for folder in data_folders(files.dir))
             needed = ", ".join(f"{self.folder}/{name}" for name in self.find_files(files))
             raise DataError(
-                f"{self.name} is not here: {Path(file).name} (or the same with .gz) was looked for as\n  {looked}\n"
+                f"{self.name} is not here: {Path(file).name} (or the same with .gz) was looked for as {looked}. "
                 f"It is not downloaded automatically: put {needed} into a data folder and give that as data.dir or in "
                 "TORCHCAPS_DATA. mr-mini needs no files.",
                 option="data.dir",
