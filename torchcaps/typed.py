@@ -105,6 +105,8 @@ def guess_name(name: str, known: Iterable[str], meant: Mapping[str, str]) -> str
     """
     names = {other.lower().replace("-", "_"): other for other in known}
     spelled = name.lower().replace("-", "_")
+    if spelled in names:
+        return names[spelled]
     last = spelled.rpartition(".")[2]
     alike = [other for key, other in names.items() if key.rpartition(".")[2] == last]
     if alike or last in meant:

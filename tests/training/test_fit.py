@@ -347,7 +347,7 @@ def test_leftovers_of_a_kill_are_removed(tiny_recipe, tmp_path):
 
 def test_a_cnn_sees_two_digits_with_cross_entropy_only(tiny_recipe, tmp_path):
     two = ("--model.name", "cnn-small", "--data.name", "multi-mnist", "--data.validation", "0.98", "--epochs", "1")
-    with pytest.raises(ValueError, match="this model gives logits: use CapsuleLoss"):
+    with pytest.raises(ValueError, match="this model gives logits: use loss.kind cross-entropy"):
         fit.train(tiny_recipe(*two), tmp_path)
     assert not any(tmp_path.iterdir())
     assert fit.train(tiny_recipe(*two, "--loss.kind", "cross-entropy"), tmp_path)["epochs"] == 1

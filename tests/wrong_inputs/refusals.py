@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shlex
@@ -26,6 +27,7 @@ OPTION = re.compile(r"(?<![\w-])--?[a-z][\w.-]*[\w]")
 FREE = ("--data.options.", "--model.options.")
 
 
+@functools.cache
 def list_options(command: str) -> set[str]:
     """All options that a command has."""
     if COMMANDS[command].parse is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import inspect
 import re
 from collections.abc import Callable, Sequence
@@ -93,6 +94,7 @@ def format_keys(epilog: str) -> str:
     return parser.format_help()
 
 
+@functools.cache
 def describe_key(key: str) -> str | None:
     """What a key is for, as the docstring of its section says it."""
     from torchcaps.training.recipes import SECTIONS

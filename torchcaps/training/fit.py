@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 import sys
 import time
 import warnings
@@ -31,8 +30,9 @@ from torchcaps.training.checkpoints import Checkpoints, WholeFiles, read_checkpo
 from torchcaps.training.errors import RunError
 from torchcaps.training.lock import locked
 from torchcaps.training.module import CapsuleModule
-from torchcaps.training.recipe import Recipe, RecipeError
+from torchcaps.training.recipe import Recipe
 from torchcaps.training.recording import record_split, resume_split, settle_paths
+from torchcaps.training.refusals import explain_trainer, find_named, name_key
 from torchcaps.training.runs import (
     CHECKPOINT,
     TENSORBOARD,
@@ -196,7 +196,7 @@ def _train(
     try:
         trainer = _make_trainer(recipe, folder, all_callbacks, bar and first)
     except MisconfigurationException as error:
-        raise _explain_trainer(error, recipe) from error
+        raise explain_trainer(error, recipe) from error
     if say:
         kept = f", {len(validation)} to validate" if validation is not None else ""
         say(
@@ -212,7 +212,7 @@ def _train(
             raise
         raise RunError(f"{error.filename or folder} cannot be written: {error.strerror}.") from error
     except MisconfigurationException as error:
-        raise _explain_trainer(error, recipe) from error
+        raise explain_trainer(error, recipe) from error
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         if resume and not checkpoints.started:  # by what is in the checkpoint beside the weights
             raise RunError(
@@ -232,25 +232,10 @@ def _make_first_model(recipe: Recipe, prepared: Prepared) -> tuple[ModelSpec, nn
         with _weight_limit():
             model = spec.build()
     except (ValueError, TypeError) as error:  # a model's own words about options that do not fit
-        option = getattr(error, "option", None) or _find_named(str(error), recipe.model.options)
-        raise RecipeError(error, f"model.options.{option}" if option else "model.options") from error
+        option = getattr(error, "option", None) or find_named(str(error), recipe.model.options)
+        raise name_key(error, f"model.options.{option}" if option else "model.options") from error
     prepared.begin(model)
     return spec, model
-
-
-def _find_named(message: str, options: Mapping[str, Any]) -> str | None:
-    """The option of a model that a message is about."""
-    return next((name for name in options if re.search(rf"\b{re.escape(name)}\b", message)), None)
-
-
-def _explain_trainer(error: Exception, recipe: Recipe) -> RunError:
-    """What Lightning has against a machine or a recipe, said in a sentence."""
-    reason = str(error).split("\n")[0]
-    if recipe.training.accelerator == "gpu" and not torch.cuda.is_available():
-        return RunError(
-            "training.accelerator is gpu, and torch finds none here. Leave it out, or say cpu.", "training.accelerator"
-        )
-    return RunError(f"the training cannot be set up: {reason}")
 
 
 def _weight_limit() -> WeightLimit:
@@ -276,8 +261,7 @@ def _try_one_batch(module: CapsuleModule, batches: TrainingBatches) -> None:
         with torch.no_grad():
             module.loss(module.model(batch.inputs, batch.labels), batch.labels, batch.targets)
     except (ValueError, TypeError) as error:  # a loss's own words about a model that it does not fit
-        message = re.sub(r"CapsuleLoss\('([\w-]+)'\)", r"loss.kind \1", str(error))
-        raise RecipeError(message, getattr(error, "option", None) or "loss.kind") from error
+        raise name_key(error, getattr(error, "option", None) or "loss.kind") from error
     module.train()
 
 
