@@ -98,7 +98,7 @@ def require_modest(options: Any) -> None:
         if isinstance(value, dict) and all(isinstance(key, str) for key in value):
             iterations = value.get("iterations", 1)
             if not isinstance(iterations, int) or iterations > MOST_ITERATIONS:
-                raise InputError(f"iterations must be at most {MOST_ITERATIONS:,} in options from elsewhere.")
+                raise InputError(f"iterations must be a whole number, at most {MOST_ITERATIONS:,}.")
             waiting += [(entry, depth + 1) for pair in value.items() for entry in pair]
         elif isinstance(value, (list, tuple)):
             waiting += [(entry, depth + 1) for entry in value]

@@ -140,7 +140,7 @@ def _train_and_tell(arguments: argparse.Namespace, recipe: Recipe, folder: Path)
     except TrainingStopped as stop:
         raise CommandError(spell_keys(stop)) from stop
     except (ValueError, TypeError) as error:  # a model's or a loss's own words about options that do not fit
-        raise CommandError(error) from error
+        raise CommandError(spell_keys(error)) from error
     if is_first_process():
         _tell(arguments, folder, summary)
     return 0

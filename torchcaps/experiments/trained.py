@@ -8,7 +8,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from torchcaps.errors import TorchcapsError
 from torchcaps.experiments.base import Training
+from torchcaps.io import make_folders
 from torchcaps.training.fit import train
 from torchcaps.training.lock import wait_for_lock
 from torchcaps.training.recipe import Recipe
@@ -46,10 +48,16 @@ def run_folder(training: Training, store: Path) -> Path:
 def train_once(training: Training, store: Path, data_dir: str | None = None, bar: bool = False) -> Path:
     """The run folder of a training, which is done now if it is not there yet."""
     folder = run_folder(training, store)
-    store.mkdir(parents=True, exist_ok=True)
-    with wait_for_lock(folder.with_suffix(".lock")):
-        if not (folder / SUMMARY).is_file():
-            _train(training, folder, data_dir, bar)
+    lock = folder.with_suffix(".lock")
+    with make_folders(store):
+        try:
+            with wait_for_lock(lock):
+                if not (folder / SUMMARY).is_file():
+                    _train(training, folder, data_dir, bar)
+        except TorchcapsError:
+            if not folder.exists():  # nothing came of it, so nothing is left of it
+                lock.unlink(missing_ok=True)
+            raise
     return folder
 
 
@@ -59,8 +67,8 @@ def _train(training: Training, folder: Path, data_dir: str | None, bar: bool) ->
     resume = (folder / CHECKPOINT).is_file()
     if not resume:
         shutil.rmtree(folder, ignore_errors=True)  # broken off before its first checkpoint
-        folder.mkdir(parents=True)
-    train(recipe, folder, resume=resume, bar=bar)
+    with make_folders(folder):
+        train(recipe, folder, resume=resume, bar=bar)
 
 
 def training_seconds(folder: Path) -> float:

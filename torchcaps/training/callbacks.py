@@ -60,8 +60,15 @@ class InverseTemperature(pl.Callback):
 
     def on_fit_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         """Refuse a model that has no λ."""
+        self.require_routing(module)
+
+    def require_routing(self, module: nn.Module) -> None:
+        """Raise unless a model has EM routing."""
         if not any(isinstance(part, EMRouting) for part in module.modules()):
-            raise RunError("training.inverse_temperature is the λ of EM routing, which this model does not have.")
+            raise RunError(
+                "training.inverse_temperature is the λ of EM routing, which this model does not have.",
+                "training.inverse_temperature",
+            )
 
     def on_train_batch_start(self, trainer: pl.Trainer, module: pl.LightningModule, batch: Any, batch_idx: int) -> None:
         """Set λ; every batch, because a resumed epoch does not start again."""

@@ -170,6 +170,9 @@ def _train(
     module = CapsuleModule(model, recipe, source, validation)
     training = recipe.training
     _try_one_batch(module, TrainingBatches(source, training.batch_size, 0, world=training.devices * training.nodes))
+    temperature = InverseTemperature(training.inverse_temperature) if training.inverse_temperature else None
+    if temperature is not None:
+        temperature.require_routing(module)
     if resume:
         if task.read_files(folder) != task:  # another order of token ids would be another model
             raise RunError(
@@ -188,7 +191,6 @@ def _train(
         write_versions(folder)
         task.write_files(folder)
     mean = RunningMean(recipe.optimizer.ema) if recipe.optimizer.ema else None
-    temperature = InverseTemperature(training.inverse_temperature) if training.inverse_temperature else None
     log = EpochLog(folder, tqdm.write if bar and say else say)
     best_of = log if training.keep == "best" else None
     checkpoints = Checkpoints(folder, training.checkpoint_every, spec, mean, temperature, best_of)
