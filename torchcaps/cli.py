@@ -43,6 +43,8 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def _run(arguments: Sequence[str]) -> int:
+    if any("\0" in word for word in arguments):
+        raise CommandError("the command line holds a NUL, which no name and no text has.")
     name = next((word for word in arguments if not word.startswith("-")), "")
     if {"-h", "--help"} & set(arguments) or list(arguments[:1]) == ["--version"]:
         make_parser().parse_args(arguments)  # which prints, and ends

@@ -94,6 +94,6 @@ class Refused:
         assert lines[0].startswith("torchcaps: "), err
         message = lines[0].removeprefix("torchcaps: ")
         command = next((str(word) for word in words if str(word) in COMMANDS), None)
-        assert_refusal(message, command)
+        assert_refusal(message.replace(str(self.folder), "folder"), command)  # which is as long as pytest likes
         assert list_files(self.folder) == before
         return message

@@ -24,7 +24,7 @@ from torchcaps.training.recipe import (
     RecipeError,
     TrainingOptions,
 )
-from torchcaps.typed import convert, describe_misfit, field_types, guess_name
+from torchcaps.typed import convert, describe_misfit, field_types, guess_name, show_value
 
 SECTIONS: dict[str, type] = {
     "data": DataOptions,
@@ -209,7 +209,7 @@ def _check_keys(values: Any, prefix: str = "") -> None:
     """Refuse keys that no recipe has, and sections that are none."""
     if not isinstance(values, Mapping):
         what = f"the section {prefix.rstrip('.')!r}" if prefix else "a recipe"
-        raise RecipeError(f"{what} must be keys with values, got {shorten(values)}.")
+        raise RecipeError(f"{what} must be keys with values, got {show_value(values)}.")
     known = {*list_known_keys(), *RENAMED}
     for key, value in values.items():
         name = f"{prefix}{key}"
