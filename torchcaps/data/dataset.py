@@ -121,7 +121,7 @@ class ImageDataset(Dataset):
 
     def training_source(self, images: ImageSet, preparation: Preparation, augmentation: Augmentation) -> ImageSource:
         """What to train on: the images, changed at random."""
-        if preparation == Preparation() and not augmentation.brightness and not augmentation.contrast:
+        if preparation == Preparation() and augmentation.moves_only:
             return Images(images, augmentation.shift, augmentation.mirror)
         return AugmentedImages(images, preparation, augmentation)
 
