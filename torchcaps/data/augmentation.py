@@ -46,7 +46,7 @@ def make_matrices(rotations: Sequence[float], scales: Sequence[float], shears: S
         shears: by how many degrees vertical lines lean to the right.
 
     Shapes:
-        float64 ``[B, 2, 2]``, by which offsets (right, down) from the middle are multiplied.
+        float ``[B, 2, 2]``, by which offsets (right, down) from the middle are multiplied.
     """
     rows = []
     for rotation, scale, shear in zip(rotations, scales, shears, strict=True):  # Python's own sine: alike everywhere
@@ -54,7 +54,7 @@ def make_matrices(rotations: Sequence[float], scales: Sequence[float], shears: S
         lean = math.tan(math.radians(shear))
         # Turned back, which is clockwise on a screen where y points down, then the rows moved back by the lean.
         rows.append([[cosine + lean * sine, -sine + lean * cosine], [sine, cosine]])
-    return torch.tensor(rows, dtype=torch.float64)
+    return torch.tensor(rows)
 
 
 def warp(images: Tensor, matrices: Tensor, shifts: Tensor) -> Tensor:
@@ -69,19 +69,19 @@ def warp(images: Tensor, matrices: Tensor, shifts: Tensor) -> Tensor:
         images uint8 ``[B, C, H, W]``, matrices ``[B, 2, 2]``, shifts ``[B, 2]`` → uint8 ``[B, C, H, W]``.
     """
     height, width = images.shape[-2:]
-    down = torch.arange(height, dtype=torch.float64) - (height - 1) / 2 - shifts[:, :1]  # [B, H], from the middle
-    right = torch.arange(width, dtype=torch.float64) - (width - 1) / 2 - shifts[:, 1:]
+    down = torch.arange(height) - (height - 1) / 2 - shifts[:, :1]  # [B, H], from the middle
+    right = torch.arange(width) - (width - 1) / 2 - shifts[:, 1:]
     across, along = right[:, None, :], down[:, :, None]
     parts = matrices[:, :, :, None, None]
-    x = parts[:, 0, 0] * across + parts[:, 0, 1] * along  # products and sums of single numbers: alike in every batch
-    y = parts[:, 1, 0] * across + parts[:, 1, 1] * along
-    grid = torch.stack([x * (2 / width), y * (2 / height)], dim=-1).float()  # [B, H, W, 2], the border is at ± 1
-    taken = F.grid_sample(images.float(), grid, align_corners=False)
-    return taken.round().clamp(0, 255).to(torch.uint8)
+    grid = torch.empty(len(images), height, width, 2)  # x and y of the source, whose borders are at ± 1
+    # Products and sums of single numbers, so alike in every batch; a product of matrices need not be.
+    grid[..., 0] = (parts[:, 0, 0] * across + parts[:, 0, 1] * along) * (2 / width)
+    grid[..., 1] = (parts[:, 1, 0] * across + parts[:, 1, 1] * along) * (2 / height)
+    return F.grid_sample(images.float(), grid, align_corners=False).round_().clamp_(0, 255).to(torch.uint8)
 
 
 class Box(NamedTuple):
-    """A rectangle of an image, in pixels."""
+    """A rectangle of an image, in pixels; of no height and width where there is none."""
 
     top: int
     left: int
@@ -89,7 +89,7 @@ class Box(NamedTuple):
     width: int
 
 
-def choose_boxes(seed: int, indices: Tensor, probability: float, size: tuple[int, int]) -> list[Box | None]:
+def choose_boxes(seed: int, indices: Tensor, probability: float, size: tuple[int, int]) -> list[Box]:
     """What is erased of each image: with a probability a rectangle of random area, proportions and place.
 
     Zhong, Zheng, Kang, Li and Yang 2020, *Random Erasing Data Augmentation*. The area is uniform, the proportions are
@@ -103,10 +103,10 @@ def choose_boxes(seed: int, indices: Tensor, probability: float, size: tuple[int
     """
     numbers = [draw(seed, indices, number) for number in range(ERASED, ERASED_LEFT + 1)]
     height, width = size
-    boxes: list[Box | None] = []
+    boxes: list[Box] = []
     for erased, part, shape, top, left in zip(*numbers, strict=True):
         if erased >= probability:
-            boxes.append(None)
+            boxes.append(Box(0, 0, 0, 0))
             continue
         area = AREA[0] + part * (AREA[1] - AREA[0])
         low = max(ASPECT[0], area * height / width)  # as wide as the image
@@ -132,16 +132,15 @@ def erase(values: Tensor, seed: int, indices: Tensor, probability: float, standa
         float ``[B, C, H, W]`` → the same.
     """
     height, width = values.shape[-2:]
+    boxes = torch.tensor(choose_boxes(seed, indices, probability, (height, width)))
+    top, left, rows, columns = boxes[:, :, None].unbind(dim=1)  # [B, 1] each
+    down, right = torch.arange(height) - top, torch.arange(width) - left
+    inside = ((down >= 0) & (down < rows))[:, :, None] & ((right >= 0) & (right < columns))[:, None, :]
+    image, row, column = inside.nonzero(as_tuple=True)
+    streams = random_bits(seed, indices, ERASED_WITH + 1)[:, ERASED_WITH]
+    noise = random_uniform(seed, streams[image] + row * width + column, values.shape[1])  # of the erased pixels alone
     changed = values.clone()
-    streams = random_bits(seed, indices, ERASED_WITH + 1)[:, ERASED_WITH].tolist()
-    for image, box, stream in zip(
-        changed, choose_boxes(seed, indices, probability, (height, width)), streams, strict=True
-    ):
-        if box is None:
-            continue
-        inside = image[:, box.top : box.top + box.height, box.left : box.left + box.width]
-        noise = random_uniform(stream, torch.arange(inside.numel()), 1).view(inside.shape)
-        inside.copy_((noise - 0.5) * math.sqrt(12) if standardized else noise)
+    changed[image, :, row, column] = (noise - 0.5) * math.sqrt(12) if standardized else noise
     return changed
 
 
