@@ -23,11 +23,17 @@ def show_images(recipe: Recipe, path: str) -> int:
     from torchcaps.data.registry import make_dataset
     from torchcaps.data.sources import training_sources
     from torchcaps.report.pictures import make_sheet
+    from torchcaps.training.sizes import settle_size
 
     dataset = make_dataset(recipe.data)
     if dataset.kind != "images":
         raise CommandError(f"--show-images is for images, and {recipe.data.name} has {dataset.kind}.")
-    files = Files(recipe.data.dir, recipe.data.download, notice=lambda text: say(f"torchcaps: {text}", sys.stderr))
+
+    def tell(text: str) -> None:
+        say(f"torchcaps: {text}", sys.stderr)
+
+    recipe = settle_size(recipe, dataset, tell)
+    files = Files(recipe.data.dir, recipe.data.download, notice=tell)
     source, _ = training_sources(dataset, recipe.data, recipe.training.seed, files)  # type: ignore[arg-type]
     chosen = _choose(source)
     rows = _draw(source, chosen, recipe.training.seed)

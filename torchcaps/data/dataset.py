@@ -41,6 +41,13 @@ class Files(NamedTuple):
     counted: bool = False
 
 
+class Look(NamedTuple):
+    """What one's own images are: channels, height and width, and how many classes."""
+
+    image_shape: tuple[int, int, int]
+    classes: int
+
+
 @dataclass(frozen=True)
 class Dataset:
     """A data set: its fields are its options, the first line of its docstring is its description.
@@ -105,6 +112,10 @@ class ImageDataset(Dataset):
             class_names: those of a trained model; a folder's classes are then numbered by them.
         """
         raise NotImplementedError
+
+    def look(self) -> Look | None:
+        """What one's own images are, without loading them; None where the data set decides about their size."""
+        return None
 
     def fit_to(self, image_shape: tuple[int, int, int]) -> ImageDataset:
         """The same data with images brought to the shape that a model was trained for, if their size can be chosen."""
