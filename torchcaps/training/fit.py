@@ -232,8 +232,9 @@ def _train(
 def _make_first_model(recipe: Recipe, prepared: Prepared, budget: Budget, unasked: bool) -> nn.Module:
     """The model with its first weights."""
     torch.manual_seed(recipe.training.seed)
-    with limit_weights(budget), refuse_unasked(budget) if unasked else nullcontext():
+    with limit_weights(budget), refuse_unasked(budget) if unasked else nullcontext(lambda _: None) as check:
         model = budget.spec.build()
+        check(model)
     prepared.begin(model)
     return model
 

@@ -24,6 +24,8 @@ SIDES = (512, 384, 256, 192, 128, 96, 64, 48, 32, 24, 16)
 """Of images, that are tried to find one that fits."""
 CERTAIN = 0.8
 """Refused is only what is too large even if it needs no more than this part of what is reckoned."""
+ADVISED = 0.6
+"""Part of the free memory that advice may be reckoned to need: a step really takes 1.2 to 1.7 times as much."""
 
 
 class Need(NamedTuple):
@@ -126,7 +128,7 @@ class Budget:
         )
 
     def _fits(self, need: Need, batch_size: int) -> bool:
-        return self.free is None or self.count_bytes(need, batch_size) <= CERTAIN * self.free
+        return self.free is None or self.count_bytes(need, batch_size) <= ADVISED * self.free
 
     def _find_batch_size(self, need: Need) -> list[str]:
         """The largest power of two that fits and is less than what was asked for."""
@@ -222,4 +224,4 @@ def answer_out_of_memory(budget: Budget) -> Iterator[None]:
 
 
 def _spell_bytes(count: float) -> str:
-    return f"{count / 1e9:,.1f} GB" if count >= 1e8 else f"{count / 1e6:,.1f} MB"
+    return f"{count / 1e9:,.1f} GB" if count >= 1e9 else f"{count / 1e6:,.0f} MB"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import nn
 
 from torchcaps.data.dataset import Dataset, ImageDataset
 from torchcaps.data.preparation import Preparation
@@ -24,6 +26,8 @@ LARGE, SMALL = (64, 48), 32
 """Shorter sides that images are brought to: the first with which a model is not too large, and the last resort."""
 FEW, ENOUGH, TOO_MANY = 1_000_000, 10_000_000, 50_000_000
 """Weights: of a model that is made for small images, of one that may see larger ones, and what nobody gets unasked."""
+TRIALS = 4
+"""Times as many numbers a model may make on the way: some are made in several sizes, to find the one that matches."""
 
 
 def is_size_chosen(recipe: Recipe) -> bool:
@@ -62,11 +66,11 @@ def choose_side(name: str, options: Mapping[str, Any], image_shape: tuple[int, i
     A model that is small at 32 pixels is made for small images; a larger one sees 64 or 48 if it stays below ten
     million weights.
     """
-    if count_weights(name, options, Preparation(resize=SMALL).resize_shape(image_shape), classes, FEW) is not None:
+    if has_few_weights(name, options, Preparation(resize=SMALL).resize_shape(image_shape), classes, FEW):
         return SMALL
     for side in LARGE:
         shape = Preparation(resize=side).resize_shape(image_shape)
-        if side <= min(image_shape[1:]) and count_weights(name, options, shape, classes, ENOUGH) is not None:
+        if side <= min(image_shape[1:]) and has_few_weights(name, options, shape, classes, ENOUGH):
             return side
     return SMALL
 
@@ -75,15 +79,15 @@ class _TooManyError(Exception):
     pass
 
 
-def count_weights(
+def has_few_weights(
     name: str, options: Mapping[str, Any], shape: tuple[int, int, int], classes: int, most: int
-) -> int | None:
-    """The weights of a model for images of a shape; None if they are more than ``most``, or there is no such model."""
+) -> bool:
+    """Whether a model for images of a shape has ``most`` weights or fewer; not if it cannot be made at all."""
     try:
-        with torch.random.fork_rng(devices=[]), WeightLimit(most, lambda _: _TooManyError()):
-            return parameter_count(create_model(name, shape, max(2, classes), **options))
+        with torch.random.fork_rng(devices=[]), WeightLimit(TRIALS * most, lambda _: _TooManyError()):
+            return parameter_count(create_model(name, shape, max(2, classes), **options)) <= most
     except Exception:  # too many, or options and sizes that do not fit, which is told when it is made
-        return None
+        return False
 
 
 def is_asked_for(recipe: Recipe, dataset: Dataset) -> bool:
@@ -91,13 +95,17 @@ def is_asked_for(recipe: Recipe, dataset: Dataset) -> bool:
     return bool(dataset.name) or dataset.kind != "images" or is_size_chosen(recipe) or bool(recipe.model.options)
 
 
-def refuse_unasked(budget: Budget) -> WeightLimit:
-    """Refuses a model of more than fifty million weights that nobody asked for."""
+@contextmanager
+def refuse_unasked(budget: Budget) -> Iterator[Callable[[nn.Module], None]]:
+    """Refuse a model of more than fifty million weights that nobody asked for: by what this gives, or while it is made.
+
+    >>> with refuse_unasked(budget) as check:
+    ...     check(budget.spec.build())
+    """
 
     def refuse(needed: int) -> RunError:
-        spec, task = budget.spec, budget.spec.task
+        spec, shape = budget.spec, budget.spec.task.input_shape
         need = measure_without_memory(spec, budget.recipe, budget.batch)
-        shape = task.input_shape
         weights = f"{need.weights:,} weights" if need is not None else f"{needed:,} weights or more"
         return RunError(
             f"{spec.name} would have {weights} for images of {'×'.join(map(str, shape))}. Bring them to fewer pixels "
@@ -106,7 +114,12 @@ def refuse_unasked(budget: Budget) -> WeightLimit:
             option="data.resize",
         )
 
-    return WeightLimit(TOO_MANY, refuse)
+    def check(model: nn.Module) -> None:
+        if parameter_count(model) > TOO_MANY:
+            raise refuse(parameter_count(model))
+
+    with WeightLimit(TRIALS * TOO_MANY, refuse):
+        yield check
 
 
 def _find_size(budget: Budget) -> str:
