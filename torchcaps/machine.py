@@ -112,7 +112,9 @@ class WeightLimit(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """See torch: look at the size, then do what was asked."""
-        if func in _MAKERS:
+        if (
+            func in _MAKERS and torch.device((kwargs or {}).get("device") or "cpu").type != "meta"
+        ):  # which has no memory
             self.made += _count(args, kwargs or {})
             if self.made > self.most:
                 raise self.refuse(self.made)
