@@ -46,7 +46,20 @@ def test_every_public_name_exists():
 
 
 ROOMS = [
-    {"checks", "errors", "extras", "io", "machine", "names", "plain", "plain_yaml", "progress", "recipes", "version"},
+    {
+        "checks",
+        "errors",
+        "extras",
+        "io",
+        "machine",
+        "names",
+        "plain",
+        "plain_yaml",
+        "processors",
+        "progress",
+        "recipes",
+        "version",
+    },
     {"ops"},
     {"capsules", "indices"},
     {"targets"},

@@ -14,7 +14,7 @@ from torchcaps.models import create_model
 from torchcaps.training import memory
 from torchcaps.training.errors import RunError
 from torchcaps.training.fit import train
-from torchcaps.training.memory import Budget, Need, answer_out_of_memory, measure_need, measure_without_memory
+from torchcaps.training.memory import Need, StepBudget, answer_out_of_memory, measure_need, measure_without_memory
 from torchcaps.training.recipe import Recipe
 from torchcaps.training.sizes import choose_side, settle_size
 from torchcaps.training.specs import ModelSpec
@@ -30,7 +30,7 @@ def budget_of(free, shape=(1, 28, 28), name="capsnet-small", **training):
     recipe = Recipe()
     recipe = replace(recipe, training=replace(recipe.training, accelerator="cpu", **training))
     source = source_of(shape)
-    budget = Budget(ModelSpec(name, ImageTask(source.class_names, shape), {}), recipe, source)
+    budget = StepBudget(ModelSpec(name, ImageTask(source.class_names, shape), {}), recipe, source)
     budget.free = free
     return budget
 

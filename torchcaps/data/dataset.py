@@ -41,7 +41,7 @@ class Files(NamedTuple):
     counted: bool = False
 
 
-class Look(NamedTuple):
+class ImageLook(NamedTuple):
     """What one's own images are: channels, height and width, and how many classes."""
 
     image_shape: tuple[int, int, int]
@@ -113,7 +113,7 @@ class ImageDataset(Dataset):
         """
         raise NotImplementedError
 
-    def look(self) -> Look | None:
+    def look(self) -> ImageLook | None:
         """What one's own images are, without loading them; None where the data set decides about their size."""
         return None
 

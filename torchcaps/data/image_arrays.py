@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from torchcaps.data.dataset import Files, ImageDataset, Look
+from torchcaps.data.dataset import Files, ImageDataset, ImageLook
 from torchcaps.data.images import ImageSet, check_split
 from torchcaps.data.items import Entry, list_image_items
 from torchcaps.data.npz import ArrayHeader, read_arrays, read_headers
@@ -48,7 +48,7 @@ class ImageArrays(ImageDataset):
         """See :class:`~torchcaps.data.dataset.Dataset`."""
         return list_set_entries(_read_sets(self.path))
 
-    def look(self) -> Look | None:
+    def look(self) -> ImageLook | None:
         """See :class:`~torchcaps.data.dataset.ImageDataset`."""
         try:
             headers = read_headers(Path(self.path), SAVE)
@@ -59,7 +59,7 @@ class ImageArrays(ImageDataset):
                 classes = len(set(read_arrays(Path(self.path), ["y"], headers, SAVE)["y"].reshape(-1).tolist()))
         except (DataError, LookupError):  # which loading it tells in full
             return None
-        return None if shape is None else Look(shape, classes)
+        return None if shape is None else ImageLook(shape, classes)
 
     def judged_split(self) -> str:
         """See :class:`~torchcaps.data.dataset.Dataset`."""

@@ -28,7 +28,7 @@ from torchcaps.training.callbacks import EpochLog, InverseTemperature, MarginSch
 from torchcaps.training.checkpoints import Checkpoints, WholeFiles, read_checkpoint, restore_signals
 from torchcaps.training.errors import RunError
 from torchcaps.training.lock import locked
-from torchcaps.training.memory import Budget, answer_out_of_memory, limit_weights
+from torchcaps.training.memory import StepBudget, answer_out_of_memory, limit_weights
 from torchcaps.training.module import CapsuleModule
 from torchcaps.training.recipe import Recipe
 from torchcaps.training.recording import record_split, resume_split, settle_paths
@@ -43,6 +43,7 @@ from torchcaps.training.runs import (
 from torchcaps.training.sizes import is_asked_for, refuse_unasked, settle_size
 from torchcaps.training.specs import ModelSpec
 from torchcaps.training.tasks import Prepared, task_of
+from torchcaps.training.threads import ThreadChoice, may_choose_threads
 
 with comes_with_an_extra():
     import pytorch_lightning as pl
@@ -169,7 +170,7 @@ def _train(
             f"training.keep=best: none of the {source.kind} is kept aside. Raise data.validation.", "data.validation"
         )
     spec = ModelSpec(recipe.model.name, task, task.model_options(recipe.model.name, recipe.model.options))
-    budget = Budget(spec, recipe, source)
+    budget = StepBudget(spec, recipe, source)
     with answer_out_of_memory(budget):
         model = _make_first_model(recipe, prepared, budget, unasked)
         if start is not None:
@@ -201,7 +202,8 @@ def _train(
     log = EpochLog(folder, tqdm.write if bar and say else say)
     best_of = log if training.keep == "best" else None
     checkpoints = Checkpoints(folder, training.checkpoint_every, spec, mean, temperature, best_of)
-    all_callbacks = [*_make_callbacks(recipe, checkpoints, log, bar and first), *callbacks]
+    threads = [ThreadChoice(tqdm.write if bar and say else say)] if may_choose_threads(recipe) else []
+    all_callbacks = [*_make_callbacks(recipe, checkpoints, log, bar and first), *threads, *callbacks]
     try:
         trainer = _make_trainer(recipe, folder, all_callbacks, bar and first)
     except MisconfigurationException as error:
@@ -226,10 +228,11 @@ def _train(
         if resume and not checkpoints.started:  # by what is in the checkpoint beside the weights
             raise RunError(f"the checkpoint in {folder} cannot be resumed: {str(error)[:200]}.") from error
         raise
-    return _finish(recipe, folder, module, log, time.perf_counter() - started, trainer.is_global_zero)
+    more = threads[0].summary() if threads else {}
+    return _finish(recipe, folder, module, log, time.perf_counter() - started, trainer.is_global_zero, more)
 
 
-def _make_first_model(recipe: Recipe, prepared: Prepared, budget: Budget, unasked: bool) -> nn.Module:
+def _make_first_model(recipe: Recipe, prepared: Prepared, budget: StepBudget, unasked: bool) -> nn.Module:
     """The model with its first weights."""
     torch.manual_seed(recipe.training.seed)
     with limit_weights(budget), refuse_unasked(budget) if unasked else nullcontext(lambda _: None) as check:
@@ -303,8 +306,9 @@ def measure_peak_memory() -> float | None:
 
 
 def _finish(
-    recipe: Recipe, folder: Path, module: CapsuleModule, log: EpochLog, seconds: float, first: bool
-) -> dict[str, Any]:
+    recipe: Recipe, folder: Path, module: CapsuleModule, log: EpochLog, seconds: float, first: bool,
+    more: Mapping[str, Any],
+) -> dict[str, Any]:  # fmt: skip
     last = log.rows[-1] if log.rows else {}
     kept = log.rows[log.best_epoch()] if log.rows and recipe.training.keep == "best" else last
     training_seconds = sum(row["seconds"] for row in log.rows)
@@ -320,6 +324,7 @@ def _finish(
         f"{module.train_source.kind}_per_second": round(seen / training_seconds, 1) if training_seconds else None,
         "wall_seconds_of_this_session": round(seconds, 1),
         "peak_memory_gb": measure_peak_memory(),
+        **more,
     }
     if first:
         write_text(folder / "summary.json", json.dumps(summary, indent=2) + "\n")

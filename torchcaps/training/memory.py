@@ -77,7 +77,7 @@ def _count_kept(model: nn.Module, loss: nn.Module, batch: Batch) -> int:
     return count
 
 
-class Budget:
+class StepBudget:
     """What a recipe would need, and how much there is: by this it is refused, or told what fits.
 
     Args:
@@ -186,7 +186,7 @@ def measure_free(recipe: Recipe) -> int | None:
     return free_memory()
 
 
-def limit_weights(budget: Budget) -> WeightLimit:
+def limit_weights(budget: StepBudget) -> WeightLimit:
     """Refuses a model whose weights alone are too many to be trained here, before any of them is made."""
     most = (budget.free or 2**62) // PER_WEIGHT
 
@@ -213,7 +213,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 @contextmanager
-def answer_out_of_memory(budget: Budget) -> Iterator[None]:
+def answer_out_of_memory(budget: StepBudget) -> Iterator[None]:
     """Turn memory that runs out into a :class:`RunError` that says what would fit."""
     try:
         yield

@@ -16,7 +16,7 @@ from torchcaps.machine import WeightLimit
 from torchcaps.models import create_model
 from torchcaps.models.cnn import parameter_count
 from torchcaps.training.errors import RunError
-from torchcaps.training.memory import Budget, measure_without_memory
+from torchcaps.training.memory import StepBudget, measure_without_memory
 from torchcaps.training.recipe import Recipe
 from torchcaps.training.specs import ModelSpec
 
@@ -96,7 +96,7 @@ def is_asked_for(recipe: Recipe, dataset: Dataset) -> bool:
 
 
 @contextmanager
-def refuse_unasked(budget: Budget) -> Iterator[Callable[[nn.Module], None]]:
+def refuse_unasked(budget: StepBudget) -> Iterator[Callable[[nn.Module], None]]:
     """Refuse a model of more than fifty million weights that nobody asked for: by what this gives, or while it is made.
 
     >>> with refuse_unasked(budget) as check:
@@ -122,7 +122,7 @@ def refuse_unasked(budget: Budget) -> Iterator[Callable[[nn.Module], None]]:
         yield check
 
 
-def _find_size(budget: Budget) -> str:
+def _find_size(budget: StepBudget) -> str:
     """A size with fewer weights, and how many."""
     for side in (*LARGE, SMALL, 24, 16):
         smaller = budget.spec.task.resize_to(side)
