@@ -46,8 +46,8 @@ def test_every_public_name_exists():
 
 
 ROOMS = [
-    {"checks", "errors", "extras", "io", "machine", "names", "plain", "plain_yaml", "progress", "recipes", "typed"}
-    | {"version"},
+    {"checks", "errors", "extras", "io", "machine", "names", "plain", "plain_yaml", "processors", "progress", "recipes"}
+    | {"typed", "version"},
     {"ops"},
     {"capsules", "indices"},
     {"targets"},

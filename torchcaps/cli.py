@@ -14,7 +14,11 @@ from torchcaps.commands.parsing import Parser
 from torchcaps.extras import missing_extra
 from torchcaps.io import make_printable
 from torchcaps.plain import shorten
+from torchcaps.processors import wait_gently
 from torchcaps.version import __version__
+
+COMPUTING = {"train", "evaluate", "predict", "explain", "explore", "reproduce"}
+"""Commands that keep several processors busy."""
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -78,6 +82,8 @@ def _describe_missing_command(name: str, arguments: Sequence[str]) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the ``torchcaps`` command."""
     given = sys.argv[1:] if arguments is None else list(arguments)
+    if COMPUTING & set(given) and "torch" not in sys.modules:
+        wait_gently()
     sys.exit(run_guarded(lambda: _run(given), "--debug" in given))
 
 

@@ -21,7 +21,12 @@ class TooLargeError(TorchcapsError):
 
 
 def free_memory() -> int | None:
-    """Bytes that can still be had, None where the system does not tell."""
+    """Bytes that can still be had: of the machine, of a container, of what the user allows; None if nobody tells."""
+    known = [free for free in (_free_of_machine(), _free_of_group(), _free_of_limit()) if free is not None]
+    return min(known, default=None)
+
+
+def _free_of_machine() -> int | None:
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
@@ -30,6 +35,55 @@ def free_memory() -> int | None:
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):  # Windows has no sysconf, other systems not these names
+        return None
+
+
+def _free_of_group(root: Path = Path("/sys/fs/cgroup"), member: Path = Path("/proc/self/cgroup")) -> int | None:
+    """Bytes that the control groups of this process, such as a container's, still leave it; files do not count."""
+    frees = []
+    try:
+        for line in member.read_text(encoding="ascii").splitlines():
+            _, names, group = line.split(":", 2)
+            first = names == ""  # version 2 has one hierarchy without a name, version 1 one called memory
+            if not first and "memory" not in names.split(","):
+                continue
+            base = root if first else root / "memory"
+            most, used = ("memory.max", "memory.current") if first else _VERSION_1
+            place = base / group.lstrip("/")
+            for folder in (place, *place.parents):  # each may have a limit of its own
+                if (folder / most).is_file() and (free := _free_of_folder(folder, most, used)) is not None:
+                    frees.append(free)
+                if folder == base:
+                    break
+    except (OSError, ValueError):
+        pass
+    return min(frees, default=None)
+
+
+_VERSION_1 = "memory.limit_in_bytes", "memory.usage_in_bytes"
+
+
+def _free_of_folder(folder: Path, most: str, used: str) -> int | None:
+    limit = (folder / most).read_text(encoding="ascii").strip()
+    if not limit.isdigit() or int(limit) >= 2**60:  # "max", or version 1's number for it
+        return None
+    lines = (folder / "memory.stat").read_text(encoding="ascii").splitlines()
+    stat = {key: int(value) for key, _, value in (line.partition(" ") for line in lines)}
+    files = stat.get("inactive_file", 0) + stat.get("active_file", 0)  # given back when memory is wanted
+    return max(0, int(limit) - int((folder / used).read_text(encoding="ascii")) + files)
+
+
+def _free_of_limit() -> int | None:
+    """Bytes below the limit that a shell (ulimit -v) or a scheduler has set for this process."""
+    try:
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if limit == resource.RLIM_INFINITY:
+            return None
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+        return max(0, limit - pages * os.sysconf("SC_PAGE_SIZE"))
+    except (ImportError, OSError, ValueError):
         return None
 
 
@@ -58,7 +112,9 @@ class WeightLimit(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """See torch: look at the size, then do what was asked."""
-        if func in _MAKERS:
+        if (
+            func in _MAKERS and torch.device((kwargs or {}).get("device") or "cpu").type != "meta"
+        ):  # which has no memory
             self.made += _count(args, kwargs or {})
             if self.made > self.most:
                 raise self.refuse(self.made)

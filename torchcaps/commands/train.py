@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchcaps.commands.base import Command, CommandError, say, user_errors
 from torchcaps.commands.keys import format_keys, parse_with_keys, spell_keys
+from torchcaps.commands.show import show_images
 
 if TYPE_CHECKING:
     from torchcaps.training.recipe import Recipe
@@ -23,6 +24,7 @@ EXAMPLES = """  torchcaps train                                    the quickstar
   torchcaps train mnist --model.name capsnet-small --model.options.routing em --loss.kind spread
   torchcaps train text --data.name reviews.csv       one's own texts, a CSV with the columns text and label
   torchcaps train my.yaml --print-config             what would be run
+  torchcaps train --data.rotation 15 --show-images sheet.png    what the network would see
   torchcaps train --resume runs/quickstart-1         go on after Ctrl-C or a crash
   torchcaps train --resume RUN --data.name NEW       the same, with data that was moved
   torchcaps train --devices 2                        two processes, the same global batch
@@ -48,6 +50,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--list", action="store_true", help="list the recipes of the package")
     parser.add_argument("--keys", action="store_true", help="list all keys of a recipe with their types and defaults")
     parser.add_argument("--print-config", action="store_true", help="print the full recipe and stop")
+    parser.add_argument(
+        "--show-images",
+        metavar="FILE",
+        help="write a picture of training images as the network would see them, and stop",
+    )
     parser.add_argument("--output", metavar="DIR", help="run folder (default: runs/RECIPE-n)")
     parser.add_argument("--resume", metavar="RUN", help="go on with a run where its checkpoint is")
     parser.add_argument(
@@ -86,6 +93,9 @@ def _run(arguments: argparse.Namespace) -> int:
 
         say(yaml.safe_dump(recipe.as_dict(), sort_keys=False, allow_unicode=True, width=100), end="")
         return 0
+    if arguments.show_images is not None:
+        with user_errors(spell_keys):
+            return show_images(recipe, arguments.show_images)
     return _train(arguments, recipe, name)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import torch
@@ -70,10 +71,23 @@ class TrainingBatches:
         self.epoch, self.position = state["epoch"], state["position"]
 
 
+MOST_NUMBERS = 500 * 3 * 64 * 64
+"""Of the images of one batch that nothing is learned from; their activations take far more memory."""
+
+
 class EvaluationBatches:
-    """Everything once, as it is, in the batches that the source likes. Processes get every world-th image or text."""
+    """Everything once, as it is, in the batches that the source likes. Processes get every world-th image or text.
+
+    Args:
+        source: where batches come from.
+        batch_size: the most items; of images above 64×64 fewer, as many as have so many pixels.
+        seed: of what is random.
+        rank: number of this process.
+        world: how many processes.
+    """
 
     def __init__(self, source: Source, batch_size: int = 500, seed: int = 0, rank: int = 0, world: int = 1) -> None:
+        batch_size = max(1, min(batch_size, MOST_NUMBERS // math.prod(getattr(source, "input_shape", (1,)))))
         self.source, self.seed = source, seed
         mine = torch.arange(rank, len(source), world)
         self.parts = source.evaluation_parts(mine, batch_size) if len(mine) else ()

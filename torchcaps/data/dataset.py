@@ -41,6 +41,13 @@ class Files(NamedTuple):
     counted: bool = False
 
 
+class ImageLook(NamedTuple):
+    """What one's own images are: channels, height and width, and how many classes."""
+
+    image_shape: tuple[int, int, int]
+    classes: int
+
+
 @dataclass(frozen=True)
 class Dataset:
     """A data set: its fields are its options, the first line of its docstring is its description.
@@ -106,6 +113,10 @@ class ImageDataset(Dataset):
         """
         raise NotImplementedError
 
+    def look(self) -> ImageLook | None:
+        """What one's own images are, without loading them; None where the data set decides about their size."""
+        return None
+
     def fit_to(self, image_shape: tuple[int, int, int]) -> ImageDataset:
         """The same data with images brought to the shape that a model was trained for, if their size can be chosen."""
         return self
@@ -121,7 +132,7 @@ class ImageDataset(Dataset):
 
     def training_source(self, images: ImageSet, preparation: Preparation, augmentation: Augmentation) -> ImageSource:
         """What to train on: the images, changed at random."""
-        if preparation == Preparation() and not augmentation.brightness and not augmentation.contrast:
+        if preparation == Preparation() and augmentation.moves_only:
             return Images(images, augmentation.shift, augmentation.mirror)
         return AugmentedImages(images, preparation, augmentation)
 

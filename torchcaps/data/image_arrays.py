@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from torchcaps.data.dataset import Files, ImageDataset
+from torchcaps.data.dataset import Files, ImageDataset, ImageLook
 from torchcaps.data.images import ImageSet, check_split
 from torchcaps.data.items import Entry, list_image_items
 from torchcaps.data.npz import ArrayHeader, read_arrays, read_headers
@@ -47,6 +47,19 @@ class ImageArrays(ImageDataset):
     def list_entries(self, class_names: tuple[str, ...] | None = None) -> list[Entry]:
         """See :class:`~torchcaps.data.dataset.Dataset`."""
         return list_set_entries(_read_sets(self.path))
+
+    def look(self) -> ImageLook | None:
+        """See :class:`~torchcaps.data.dataset.ImageDataset`."""
+        try:
+            headers = read_headers(Path(self.path), SAVE)
+            shape = arrange_shape(headers["x"].shape)
+            if "class_names" in headers:
+                classes = headers["class_names"].shape[0]
+            else:
+                classes = len(set(read_arrays(Path(self.path), ["y"], headers, SAVE)["y"].reshape(-1).tolist()))
+        except (DataError, LookupError):  # which loading it tells in full
+            return None
+        return None if shape is None else ImageLook(shape, classes)
 
     def judged_split(self) -> str:
         """See :class:`~torchcaps.data.dataset.Dataset`."""
@@ -193,6 +206,15 @@ def number_labels(labels: NDArray[Any], names: tuple[str, ...], what: str) -> Te
             "Renumber the labels from 0, or give every class a name in class_names."
         )
     return torch.from_numpy(labels.astype("int64"))
+
+
+def arrange_shape(shape: tuple[int, ...]) -> tuple[int, int, int] | None:
+    """Channels, height and width of the images of an array, see :func:`to_pixels`; None for one that holds none."""
+    if len(shape) == 3:
+        return 1, shape[1], shape[2]
+    if len(shape) != 4:
+        return None
+    return (shape[3], shape[1], shape[2]) if shape[3] in (1, 3) else (shape[1], shape[2], shape[3])
 
 
 def to_pixels(array: NDArray[Any], what: str) -> Tensor:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from torchcaps.data.dataset import Files, ImageDataset, Kind, TextDataset
+from torchcaps.data.dataset import Files, ImageDataset, ImageLook, Kind, TextDataset
 from torchcaps.data.image_arrays import check_pair, name_classes, number_labels, to_pixels
 from torchcaps.data.images import ImageSet
 from torchcaps.data.items import Entry, list_image_items, list_text_items
@@ -55,6 +55,10 @@ class MemoryImages(ImageDataset):
         """See :class:`~torchcaps.data.dataset.ImageDataset`."""
         self.check_split(split)
         return choose_from_sets(self._sets(), split, files, self.title, "image")
+
+    def look(self) -> ImageLook:
+        """See :class:`~torchcaps.data.dataset.ImageDataset`."""
+        return ImageLook(self.train.image_shape, len(self.train.class_names))
 
     def list_entries(self, class_names: tuple[str, ...] | None = None) -> list[Entry]:
         """See :class:`~torchcaps.data.dataset.Dataset`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Optional
 
@@ -29,8 +30,8 @@ class DataOptions:
         download: fetch the data set if it is not there.
         validation: part of the training images or texts that is kept aside to watch training, cut by the seed.
         shift: training images are shifted by up to so many pixels (multi-mnist and affine-mnist have their own).
-        mirror: in training half of the images have left and right exchanged; not multi-mnist and affine-mnist, as the
-            next six.
+        mirror: in training half of the images have left and right exchanged; not multi-mnist and affine-mnist, as all
+            that follow.
         resize: shorter side that the images are brought to.
         standardize: every image gets mean 0 and variance 1.
         crop: side of a square patch: from a random place in training (give shift 0), from the centre otherwise.
@@ -38,6 +39,12 @@ class DataOptions:
         brightness: in training up to so much is added to an image, either way; 1 is white, or with standardize one
             standard deviation.
         contrast: in training an image's differences from its mean are multiplied by 1 ± up to so much.
+        rotation: in training images are turned by up to so many degrees, either way, around their middle.
+        scale: in training images are enlarged by a factor of 1 ± up to so much.
+        shear: in training images are slanted by up to so many degrees, either way.
+        erasing: the probability that a rectangle of a training image, 2 to 33 % of it, is filled with noise.
+        saturation: in training colours differ from grey 1 ± up to so much times; RGB only.
+        hue: in training colours are turned by up to so much of the circle of hues, either way, 0.5 at most; RGB only.
     """
 
     name: str = "mnist-mini"
@@ -53,6 +60,12 @@ class DataOptions:
     crops: Literal[1, 13] = 1
     brightness: float = 0.0
     contrast: float = 0.0
+    rotation: float = 0.0
+    scale: float = 0.0
+    shear: float = 0.0
+    erasing: float = 0.0
+    saturation: float = 0.0
+    hue: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.name.strip():
@@ -65,7 +78,7 @@ class DataOptions:
                 option="data.validation",
             )
         check_preparation(self.resize, self.crop, self.crops, "data.")
-        check_augmentation(self.shift, self.brightness, self.contrast, "data.")
+        check_augmentation(vars(self), "data.")
 
 
 @dataclass
@@ -107,17 +120,22 @@ def check_preparation(resize: int | None, crop: int | None, crops: int, prefix: 
         )
 
 
-def check_augmentation(shift: int, brightness: float, contrast: float, prefix: str = "") -> None:
+AUGMENTATIONS = {
+    "shift": (math.inf, False, "is a number of pixels, at least 0"),
+    "brightness": (math.inf, False, "is the most that is added, at least 0"),
+    "contrast": (1, True, "is the most that a factor differs from 1, in [0, 1]"),
+    "rotation": (180, True, "is the most degrees that images are turned by, in [0, 180]"),
+    "scale": (1, False, "is the most that a factor differs from 1, in [0, 1)"),
+    "shear": (90, False, "is the most degrees that images are slanted by, in [0, 90)"),
+    "erasing": (1, True, "is a probability, in [0, 1]"),
+    "saturation": (1, True, "is the most that a factor differs from 1, in [0, 1]"),
+    "hue": (0.5, True, "is a part of the circle of hues, in [0, 0.5]"),
+}
+"""How much a training image may be changed: the most, whether that itself is allowed, and both as a rule."""
+
+
+def check_augmentation(given: Mapping[str, Any], prefix: str = "") -> None:
     """Refuse numbers that no training image can be changed by; ``prefix`` as in :func:`check_preparation`."""
-    if not 0 <= shift < math.inf:
-        raise DataError(f"{prefix}shift is a number of pixels, at least 0; got {shift}.", option=f"{prefix}shift")
-    if not 0 <= brightness < math.inf:
-        raise DataError(
-            f"{prefix}brightness is the most that is added, at least 0; got {brightness}.",
-            option=f"{prefix}brightness",
-        )
-    if not 0 <= contrast <= 1:
-        raise DataError(
-            f"{prefix}contrast is the most that a factor differs from 1, in [0, 1]; got {contrast}.",
-            option=f"{prefix}contrast",
-        )
+    for name, (most, itself, rule) in AUGMENTATIONS.items():
+        if not (0 <= given[name] < most or (itself and given[name] == most)):
+            raise DataError(f"{prefix}{name} {rule}; got {given[name]}.", option=f"{prefix}{name}")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from torchcaps.data import augmentation as random_changes
 from torchcaps.data.images import Batch, Images, ImageSet, place
 from torchcaps.data.options import DataOptions, check_augmentation, check_preparation
-from torchcaps.data.randomness import random_bits, random_uniform
+from torchcaps.data.randomness import random_bits, random_integers, random_uniform
 from torchcaps.errors import DataError
 from torchcaps.machine import require_memory
 
@@ -146,20 +148,42 @@ class Augmentation:
         brightness: a number up to so much, either way, is added: 1 is white, or with standardised images one standard
             deviation.
         contrast: the differences from an image's mean are multiplied by 1 ± up to so much.
+        rotation: it is turned by up to so many degrees, either way.
+        scale: it is enlarged by a factor of 1 ± up to so much.
+        shear: it is slanted by up to so many degrees, either way.
+        erasing: the probability that a rectangle of it is filled with noise.
+        saturation: colours differ from grey 1 ± up to so much times.
+        hue: colours are turned by up to so much of the circle of hues, either way.
     """
 
     shift: int = 0
     mirror: bool = False
     brightness: float = 0.0
     contrast: float = 0.0
+    rotation: float = 0.0
+    scale: float = 0.0
+    shear: float = 0.0
+    erasing: float = 0.0
+    saturation: float = 0.0
+    hue: float = 0.0
 
     def __post_init__(self) -> None:
-        check_augmentation(self.shift, self.brightness, self.contrast)
+        check_augmentation(vars(self))
 
     @classmethod
     def from_options(cls, options: DataOptions) -> Augmentation:
         """What the options do to training images."""
-        return cls(options.shift, options.mirror, options.brightness, options.contrast)
+        return cls(**{field.name: getattr(options, field.name) for field in fields(cls)})
+
+    @property
+    def warps(self) -> bool:
+        """Whether pixels come to lie between others."""
+        return bool(self.rotation or self.scale or self.shear)
+
+    @property
+    def moves_only(self) -> bool:
+        """Whether pixels stay what they are: at most a shift and a mirror."""
+        return self == Augmentation(self.shift, self.mirror)
 
 
 class PreparedImages(Images):
@@ -188,9 +212,10 @@ class PreparedImages(Images):
 
 
 class AugmentedImages(PreparedImages):
-    """The same for training: patches from random places, of random brightness and contrast.
+    """The same for training: images turned, scaled and slanted, patches from random places, in another light, erased.
 
-    The targets are the same patches in 0 … 1, before standardisation, brightness and contrast.
+    The targets are the same patches in 0 … 1, before standardisation, colours, brightness, contrast and erasing: a
+    decoder draws what is there where it is.
 
     Args:
         data: as in :class:`PreparedImages`.
@@ -199,14 +224,43 @@ class AugmentedImages(PreparedImages):
     """
 
     def __init__(self, data: ImageSet, preparation: Preparation, augmentation: Augmentation = Augmentation()) -> None:
-        super().__init__(data, preparation, augmentation.shift, augmentation.mirror)
+        super().__init__(data, preparation, 0 if augmentation.warps else augmentation.shift, augmentation.mirror)
         self.augmentation = augmentation
+
+    def move(self, indices: Tensor, seed: int) -> Tensor:
+        """As :class:`~torchcaps.data.images.Images`; what else moves pixels is done in one step with the shift."""
+        images, most = super().move(indices, seed), self.augmentation
+        if not most.warps:
+            return images
+        around = partial(random_changes.draw_around, seed, indices)
+        matrices = random_changes.make_matrices(
+            around(random_changes.ROTATION, most.rotation),
+            [1 + change for change in around(random_changes.SCALE, most.scale)],
+            around(random_changes.SHEAR, most.shear),
+        )
+        shifts = random_integers(seed, indices, 2, 2 * most.shift + 1) - most.shift  # those of a shift alone
+        return random_changes.warp(images, matrices, shifts)
 
     def batch(self, indices: Tensor, seed: int) -> Batch:
         """See :class:`~torchcaps.data.images.Source`."""
         images = self.move(indices, seed)
         values, pixels = (self._cut(part, indices, seed) for part in (self.preparation.scale_values(images), images))
-        return Batch(self._light(values, indices, seed), self.data.labels[indices], pixels.float() / 255)
+        shown = self._light(self._colour(values, indices, seed), indices, seed)
+        if self.augmentation.erasing:
+            standardized = self.preparation.standardize
+            shown = random_changes.erase(shown, seed, indices, self.augmentation.erasing, standardized)
+        return Batch(shown, self.data.labels[indices], pixels.float() / 255)
+
+    def _colour(self, patches: Tensor, indices: Tensor, seed: int) -> Tensor:
+        """Change saturation and hue of each patch."""
+        saturation, hue = self.augmentation.saturation, self.augmentation.hue
+        around = partial(random_changes.draw_around, seed, indices)
+        if saturation:
+            factors = [1 + change for change in around(random_changes.SATURATION, saturation)]
+            patches = random_changes.saturate(patches, factors)
+        if hue:
+            patches = random_changes.turn_hue(patches, around(random_changes.HUE, hue))
+        return patches
 
     def _cut(self, images: Tensor, indices: Tensor, seed: int) -> Tensor:
         """A patch of each image, every place with the same chance."""

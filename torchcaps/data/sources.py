@@ -34,6 +34,7 @@ def training_sources(
     _check_pixels(data, dataset.title)
     if not dataset.makes_canvas:
         _check_shift(augmentation, data.image_shape)
+        _check_colours(augmentation, data.image_shape)
     train, aside = _cut_validation(data, data.labels, options.validation, seed, files)
     source = dataset.training_source(data[train], preparation, augmentation)
     return source, dataset.validation_source(data[aside], preparation) if len(aside) else None
@@ -126,4 +127,16 @@ def _check_shift(augmentation: Augmentation, image_shape: tuple[int, int, int]) 
             f"shift {augmentation.shift} moves images of {height}×{width} out of sight: choose at most "
             f"{min(height, width) - 1}.",
             option="data.shift",
+        )
+
+
+def _check_colours(augmentation: Augmentation, image_shape: tuple[int, int, int]) -> None:
+    """Refuse to change the colours of images that have none."""
+    given = [name for name in ("saturation", "hue") if getattr(augmentation, name)]
+    if given and image_shape[0] != 3:
+        what = "grey" if image_shape[0] == 1 else f"of {image_shape[0]} channels"
+        raise DataError(
+            f"{' and '.join(given)} would change the colours of RGB images, and these are {what}: leave it out; "
+            "brightness and contrast are for all.",
+            option=f"data.{given[0]}",
         )

@@ -9,6 +9,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,13 @@ from torchcaps.data.record import SplitRecord
 from torchcaps.data.registry import make_dataset
 from torchcaps.extras import comes_with_an_extra
 from torchcaps.io import write_text
-from torchcaps.machine import WeightLimit, free_memory
 from torchcaps.models.cnn import parameter_count
 from torchcaps.plain import require_modest
 from torchcaps.training.callbacks import EpochLog, InverseTemperature, MarginSchedule, RunningMean, StopOnNonFinite
 from torchcaps.training.checkpoints import Checkpoints, WholeFiles, read_checkpoint, restore_signals
 from torchcaps.training.errors import RunError
 from torchcaps.training.lock import locked
+from torchcaps.training.memory import StepBudget, answer_out_of_memory, limit_weights
 from torchcaps.training.module import CapsuleModule
 from torchcaps.training.recipe import Recipe
 from torchcaps.training.recording import record_split, resume_split, settle_paths
@@ -41,8 +42,10 @@ from torchcaps.training.runs import (
     write_recipe,
     write_versions,
 )
+from torchcaps.training.sizes import is_asked_for, refuse_unasked, settle_size
 from torchcaps.training.specs import ModelSpec
 from torchcaps.training.tasks import Prepared, task_of
+from torchcaps.training.threads import ThreadChoice, may_choose_threads
 
 with comes_with_an_extra():
     import pytorch_lightning as pl
@@ -139,19 +142,23 @@ def train(
     data = make_dataset(recipe.data) if dataset is None else dataset
     first = is_first_process()
     tell = say if first else None
+    new = not resume and start is None
+    unasked = new and not is_asked_for(recipe, data)
+    if new:
+        recipe = settle_size(recipe, data, tell)
     files = Files(recipe.data.dir, recipe.data.download, print_progress, tell, record)
     if not first:
         files = resume_split(folder, recipe, data, files, changed_data) if resume else files
-        return _train(recipe, folder, resume, None, bar, callbacks, data, start, files)
+        return _train(recipe, folder, resume, None, bar, callbacks, data, start, files, unasked)
     require_own_files(folder)
     with locked(folder, say):
         files = resume_split(folder, recipe, data, files, changed_data) if resume else files
-        return _train(recipe, folder, resume, say, bar, callbacks, data, start, files)
+        return _train(recipe, folder, resume, say, bar, callbacks, data, start, files, unasked)
 
 
 def _train(
     recipe: Recipe, folder: Path, resume: bool, say: Say | None, bar: bool, callbacks: Sequence[pl.Callback],
-    dataset: Dataset, start: Mapping[str, Tensor] | None, files: Files,
+    dataset: Dataset, start: Mapping[str, Tensor] | None, files: Files, unasked: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
     first = is_first_process()
     if recipe.training.threads:
@@ -164,12 +171,17 @@ def _train(
         raise RunError(
             f"training.keep=best: none of the {source.kind} is kept aside. Raise data.validation.", "data.validation"
         )
-    spec, model = _make_first_model(recipe, prepared)
-    if start is not None:
-        model.load_state_dict(start)
-    module = CapsuleModule(model, recipe, source, validation)
-    training = recipe.training
-    _try_one_batch(module, TrainingBatches(source, training.batch_size, 0, world=training.devices * training.nodes))
+    spec = ModelSpec(recipe.model.name, task, task.model_options(recipe.model.name, recipe.model.options))
+    budget = StepBudget(spec, recipe, source)
+    with answer_out_of_memory(budget):
+        model = _make_first_model(recipe, prepared, budget, unasked)
+        if start is not None:
+            model.load_state_dict(start)
+        module = CapsuleModule(model, recipe, source, validation)
+        training = recipe.training
+        _try_one_batch(module, TrainingBatches(source, training.batch_size, 0, world=training.devices * training.nodes))
+        if first:
+            budget.check(model, module.loss, say)
     temperature = InverseTemperature(training.inverse_temperature) if training.inverse_temperature else None
     if temperature is not None:
         temperature.require_routing(module)
@@ -194,7 +206,8 @@ def _train(
     log = EpochLog(folder, tqdm.write if bar and say else say)
     best_of = log if training.keep == "best" else None
     checkpoints = Checkpoints(folder, training.checkpoint_every, spec, mean, temperature, best_of)
-    all_callbacks = [*_make_callbacks(recipe, checkpoints, log, bar and first), *callbacks]
+    threads = [ThreadChoice(tqdm.write if bar and say else say)] if may_choose_threads(recipe) else []
+    all_callbacks = [*_make_callbacks(recipe, checkpoints, log, bar and first), *threads, *callbacks]
     try:
         trainer = _make_trainer(recipe, folder, all_callbacks, bar and first)
     except MisconfigurationException as error:
@@ -207,7 +220,7 @@ def _train(
     path = folder / CHECKPOINT if resume else None
     started = time.perf_counter()
     try:
-        with restore_signals():
+        with restore_signals(), answer_out_of_memory(budget):
             trainer.fit(module, ckpt_path=path, weights_only=True)
     except OSError as error:
         if error.filename is None and error.errno is None:
@@ -221,38 +234,23 @@ def _train(
                 f"the checkpoint in {folder} cannot be resumed: it is of another training, or damaged. Train a new run."
             ) from error
         raise
-    return _finish(recipe, folder, module, log, time.perf_counter() - started, trainer.is_global_zero)
+    more = threads[0].summary() if threads else {}
+    return _finish(recipe, folder, module, log, time.perf_counter() - started, trainer.is_global_zero, more)
 
 
-def _make_first_model(recipe: Recipe, prepared: Prepared) -> tuple[ModelSpec, nn.Module]:
+def _make_first_model(recipe: Recipe, prepared: Prepared, budget: StepBudget, unasked: bool) -> nn.Module:
     """The model with its first weights."""
-    name = recipe.model.name
-    spec = ModelSpec(name, prepared.task, prepared.task.model_options(name, recipe.model.options))
     torch.manual_seed(recipe.training.seed)
     try:
         require_modest(recipe.model.options)
-        with _weight_limit():
-            model = spec.build()
+        with limit_weights(budget), refuse_unasked(budget) if unasked else nullcontext(lambda _: None) as check:
+            model = budget.spec.build()
+            check(model)
     except (ValueError, TypeError) as error:  # a model's own words about options that do not fit
         option = getattr(error, "option", None) or find_named(str(error), recipe.model.options)
         raise name_key(error, f"model.options.{option}" if option else "model.options") from error
     prepared.begin(model)
-    return spec, model
-
-
-def _weight_limit() -> WeightLimit:
-    """Refuses a model that cannot be trained in the memory of this machine, before any of it is made."""
-    per_weight = 16  # bytes: itself, its gradient and the two means of Adam
-    most = (free_memory() or 2**62) // per_weight
-
-    def refuse(needed: int) -> RunError:
-        return RunError(
-            f"the model would have {needed:,} weights or more, which need {needed * per_weight / 1e9:,.0f} GB to be "
-            f"trained; {most * per_weight / 1e9:,.0f} GB are free. Choose smaller images (data.resize, "
-            "data.options.image_size) or smaller options of the model."
-        )
-
-    return WeightLimit(most, refuse)
+    return model
 
 
 def _try_one_batch(module: CapsuleModule, batches: TrainingBatches) -> None:
@@ -322,8 +320,9 @@ def measure_peak_memory() -> float | None:
 
 
 def _finish(
-    recipe: Recipe, folder: Path, module: CapsuleModule, log: EpochLog, seconds: float, first: bool
-) -> dict[str, Any]:
+    recipe: Recipe, folder: Path, module: CapsuleModule, log: EpochLog, seconds: float, first: bool,
+    more: Mapping[str, Any],
+) -> dict[str, Any]:  # fmt: skip
     last = log.rows[-1] if log.rows else {}
     kept = log.rows[log.best_epoch()] if log.rows and recipe.training.keep == "best" else last
     training_seconds = sum(row["seconds"] for row in log.rows)
@@ -339,6 +338,7 @@ def _finish(
         f"{module.train_source.kind}_per_second": round(seen / training_seconds, 1) if training_seconds else None,
         "wall_seconds_of_this_session": round(seconds, 1),
         "peak_memory_gb": measure_peak_memory(),
+        **more,
     }
     if first:
         write_text(folder / "summary.json", json.dumps(summary, indent=2) + "\n")

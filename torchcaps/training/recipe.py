@@ -122,7 +122,7 @@ class TrainingOptions:
         precision: 32, bf16-mixed or 16-mixed, as Lightning names them.
         checkpoint_every: steps between resumable checkpoints.
         inverse_temperature: of EM routing, per epoch: a list; the last one stays. Not given: as the model has it.
-        threads: of one process; not given: as many as torch takes.
+        threads: of one process; not given: as many as torch takes, and fewer where other programs make that slower.
         first_epoch: number of the first epoch; not 0 where another run goes on, so that order and augmentation do, too.
     """
 

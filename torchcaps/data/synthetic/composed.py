@@ -169,8 +169,8 @@ class ComposedDigits(ImageDataset):
         wrong = [option for option, value in given.items() if value != plain[option]]
         if wrong:
             raise DataError(
-                f"{self.name} makes its own canvas: {', '.join(wrong)} cannot be given; mirror, resize, standardize, "
-                "crop, crops, brightness and contrast are for other data. Leave them out.",
+                f"{self.name} makes its own canvas: {', '.join(wrong)} cannot be given; "
+                f"{', '.join(option for option in plain if option != 'shift')} are for other data. Leave them out.",
                 option=f"data.{wrong[0]}",
             )
 

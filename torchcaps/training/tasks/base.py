@@ -76,6 +76,15 @@ class Task(ABC):
         """Of each item, whose scores are averaged."""
         return 1
 
+    @property
+    def size_option(self) -> str:
+        """By which key of a recipe's data the size of inputs is chosen, where it can be."""
+        return "resize"
+
+    def resize_to(self, side: int) -> Task | None:
+        """The same task with inputs of another size; None where they have none that can be chosen."""
+        return None
+
     @classmethod
     @abstractmethod
     def prepare(cls, recipe: Recipe, dataset: Dataset, files: Files) -> Prepared:

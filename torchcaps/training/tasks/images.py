@@ -57,6 +57,17 @@ class ImageTask(Task):
         """Of each image, whose scores are averaged."""
         return self.preparation.crops
 
+    @property
+    def size_option(self) -> str:
+        """See :class:`Task`."""
+        return "resize" if self.preparation.crop is None else "crop"
+
+    def resize_to(self, side: int) -> ImageTask:
+        """See :class:`Task`: images whose shorter side is so long, or patches of that side."""
+        prepared = self.preparation
+        smaller = replace(prepared, resize=side) if prepared.crop is None else replace(prepared, crop=side)
+        return replace(self, preparation=smaller)
+
     @classmethod
     def prepare(cls, recipe: Recipe, dataset: Dataset, files: Files) -> Prepared:
         """See :class:`Task`."""
