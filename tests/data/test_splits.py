@@ -101,7 +101,7 @@ def test_a_record_names_what_has_changed():
         Entry(hash_content(b"new"), "new.png", "a"),
     ]
     changes = RECORDED.compare(after)
-    assert changes == (("2.png",), ("0.png",), ("1.png",), ("new.png",))
+    assert changes == (("2.png",), ("0.png",), ("1.png",), ("new.png",), ())
     assert changes.describe() == "1 missing (2.png); 1 changed (0.png); 1 with another label (1.png); 1 new (new.png)"
     assert RECORDED.choose(after, "test") == [2, 3, 4]
     assert RECORDED.choose(after, "train") == [1]
