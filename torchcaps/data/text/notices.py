@@ -14,18 +14,25 @@ NOTICEABLE = 0.01
 """The share of texts from which on a script is told of."""
 
 
-def tell_losses(data: TextSet, max_length: int, tell: Tell) -> None:
-    """Tell of texts without any word, and of those that are cut: the model does not see what they say."""
+def tell_losses(data: TextSet, max_length: int, tell: Tell, kind: str = "texts") -> None:
+    """Tell of texts without any word, and of those that are cut: the model does not see what they say.
+
+    Args:
+        data: the texts.
+        max_length: they are cut after so many words.
+        tell: receives a sentence for each.
+        kind: what the texts are called.
+    """
     total = len(data)
     empty = [number for number, text in enumerate(data.texts) if not text]
     if empty:
         which = "" if data.items is None else f" (such as {data.items[empty[0]].name})"
-        tell(f"{_count(len(empty), total)} have no words{which}: to the model they are all alike.")
+        tell(f"{_count(len(empty), total, kind)} have no words{which}: to the model they are all alike.")
     cut = sum(len(text) > max_length for text in data.texts)
     if cut:
         longest = max(map(len, data.texts))
         tell(
-            f"{_count(cut, total)} are longer than {max_length:,} words and are cut there, the longest has "
+            f"{_count(cut, total, kind)} are longer than {max_length:,} words and are cut there, the longest has "
             f"{longest:,}: text.max_length."
         )
 
@@ -49,9 +56,9 @@ def tell_scripts(texts: Sequence[Tokens], units: Units, tell: Tell) -> None:
         )
 
 
-def _count(some: int, total: int) -> str:
+def _count(some: int, total: int, kind: str = "texts") -> str:
     share = 100 * some / total
-    return f"{some:,} of {total:,} texts ({share:.0f} %)" if share >= 1 else f"{some:,} of {total:,} texts"
+    return f"{some:,} of {total:,} {kind}" + (f" ({share:.0f} %)" if share >= 1 else "")
 
 
 def _join(names: Sequence[str]) -> str:
