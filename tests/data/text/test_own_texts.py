@@ -107,6 +107,7 @@ def test_empty_sentences_are_kept(tmp_path):
             "sentence,label\na,x\n",
             "no column 'text'; its columns are 'sentence', 'label'.*data.options.text_column=sentence",
         ),
+        ("Review,Sentiment\na,x\n", "text_column=Review and data.options.label_column=Sentiment"),
         ("a b,c\nd,e\n", "no column 'text'.*Give data.options.text_column.*first line names the columns"),
         ("text;class;id\na;x;1\n", "no column 'label'; its columns are 'text', 'class', 'id'.*label_column=class"),
         ("text,text,label\na,b,x\n", "more than one column 'text'"),
@@ -180,6 +181,20 @@ def test_other_kinds_of_files_are_told_what_to_do(tmp_path, name):
     write(tmp_path / name, "so so\n")
     with pytest.raises(DataError, match=r"must end in .csv, .tsv, .jsonl.*(CSV|\.csv|\.jsonl)"):
         find_dataset(str(tmp_path / name))(path=str(tmp_path / name)).load("train")
+
+
+def test_folders_of_texts_are_told_what_to_do(tmp_path):
+    (tmp_path / "tables").mkdir()
+    write(tmp_path / "tables" / "reviews.csv", as_csv(ROWS))
+    with pytest.raises(DataError, match=r"give the path of reviews.csv itself, or call the files train.csv"):
+        find_dataset(str(tmp_path / "tables"))
+    for name in ("pos", "neg"):
+        (tmp_path / "files" / name).mkdir(parents=True)
+        write(tmp_path / "files" / name / "1.txt", "so so")
+    with pytest.raises(DataError, match=r"has a file for each text. Write them into one .csv"):
+        find_dataset(str(tmp_path / "files"))
+    write(tmp_path / "files" / "pos" / "1.png", "an image")
+    assert find_dataset(str(tmp_path / "files")).kind == "images"
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-16-le", "utf-32", "utf-8-sig"])
@@ -304,7 +319,9 @@ def test_what_is_read_of_a_file_is_told(tmp_path):
     assert said == [f"Of {path} the columns 'text' and 'label' are read; left out: 'id', 'labels', 'date'."]
     said.clear()
     TextFile(str(write(path, several_lines()))).load("train", Files(notice=said.append))
-    assert said == [f"A text of {path} may have any number of labels: 1.17 on average, 1 have none."]
+    assert said == [
+        f"A text of {path} may have any number of 3 labels (cold, warm, wet): 1.17 on average, 1 have none."
+    ]
     TextFile(str(path)).load("test", Files(notice=said.append))
     assert len(said) == 1, "once is enough"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ OTHER_SUFFIXES = {
     ".parquet": "Write it as CSV, such as with pandas.read_parquet(…).to_csv(…, index=False).",
 }
 """Files that people keep texts in and that are not read, and what to do with each."""
+MOST_LOOKED_AT = 100
+"""Files of a folder, to see what it holds."""
 
 
 class _Parts(NamedTuple):
@@ -201,6 +204,21 @@ def _find_files(path: Path) -> dict[str, Path]:
     return files
 
 
+def explain_text_folder(path: Path) -> str | None:
+    """What to do with a folder that holds texts in a way that is not read; None for any other folder."""
+    entries = sorted(path.iterdir())[:MOST_LOOKED_AT]
+    tables = [entry.name for entry in entries if entry.suffix.lower() in SUFFIXES and entry.is_file()]
+    if tables and len(tables) == len(entries):
+        return f"give the path of {tables[0]} itself, or call the files train.csv and test.csv."
+    inside = [file for entry in entries if entry.is_dir() for file in itertools.islice(entry.iterdir(), MOST_LOOKED_AT)]
+    if inside and all(file.suffix.lower() == ".txt" for file in inside):
+        return (
+            "it has a file for each text. Write them into one .csv whose first line is text,label, with a line for "
+            "each of them."
+        )
+    return None
+
+
 def _check_known(parts: _Parts, names: tuple[str, ...], numbers: Iterable[int], path: Path) -> None:
     """Refuse labels that are no class, among the rows of these numbers."""
     rows, wanted, first = parts.rows, set(numbers), 0
@@ -224,12 +242,14 @@ def _tell_columns(parts: _Parts, path: Path, text_column: str, tell: Callable[[s
         shown = ", ".join(map(repr, unread[:MOST_NAMED])) + (", …" if len(unread) > MOST_NAMED else "")
         tell(f"Of {path} the columns {text_column!r} and {label!r} are read; left out: {shown}.")
     if parts.several:
-        labels = [row.labels for row in parts.rows]
-        none = sum(1 for row in labels if not row)
+        each = [row.labels for row in parts.rows]
+        names = sorted({name for labels in each for name in labels})
+        shown = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
+        none = sum(1 for labels in each if not labels)
         more = f", {none:,} have none" if none else ""
         tell(
-            f"A text of {path} may have any number of labels: {sum(map(len, labels)) / len(labels):.2f} on average"
-            f"{more}."
+            f"A text of {path} may have any number of {len(names):,} labels ({shown}): "
+            f"{sum(map(len, each)) / len(each):.2f} on average{more}."
         )
     elif label == LABELS:
         tell(f"Every text of {path} has exactly one label in {label!r}, so the classes exclude each other.")

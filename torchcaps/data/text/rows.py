@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -110,7 +110,7 @@ def _read_csv_table(content: str, path: Path, columns: TextColumns) -> TextTable
     try:
         header = _strip(next(reader))
         label = _choose_label_column(header, columns)
-        places = [_find_column(header, name, role, path) for role, name in (("text", columns.text), ("label", label))]
+        places = _find_columns(header, {"text": columns.text, "label": label}, path)
         separator = choose_separator(label, columns.separator)
         for row in reader:
             if not row:
@@ -140,21 +140,25 @@ def _read_cell(cell: str, separator: str | None, line: int, path: Path, column: 
         raise DataError(f"line {line} of {path}: {error}") from None
 
 
-def _find_column(header: list[str], column: str, role: str, path: Path) -> int:
-    if header.count(column) != 1:
-        number = "no column" if column not in header else "more than one column"
-        there = ", ".join(map(repr, header[:MOST_NAMED])) + (", …" if len(header) > MOST_NAMED else "")
-        likely = find_likely_column(header, role)
-        if likely is not None and likely != column:
-            what = "texts" if role == "text" else "labels"
-            advice = f"If the {what} are in {likely!r}, give data.options.{role}_column={likely}; or rename it."
-        else:
-            advice = f"Give data.options.{role}_column, or rename it in the file, whose first line names the columns."
-        raise DataError(
-            f"{path} has {number} {column!r}; its columns are {there:.500}. {advice}",
-            option=f"data.options.{role}_column",
-        )
-    return header.index(column)
+def _find_columns(header: list[str], wanted: Mapping[str, str], path: Path) -> list[int]:
+    """Where the wanted columns are, texts or labels by their role."""
+    wrong = [role for role, column in wanted.items() if header.count(column) != 1]
+    if not wrong:
+        return [header.index(column) for column in wanted.values()]
+    column = wanted[wrong[0]]
+    number = "no column" if column not in header else "more than one column"
+    there = ", ".join(map(repr, header[:MOST_NAMED])) + (", …" if len(header) > MOST_NAMED else "")
+    likely = {role: name for role in wrong if (name := find_likely_column(header, role)) not in (None, wanted[role])}
+    if likely:
+        where = " and ".join(f"the {role}s in {name!r}" for role, name in likely.items())
+        options = " and ".join(f"data.options.{role}_column={name}" for role, name in likely.items())
+        advice = f"If {where} are meant, give {options}; or rename them."
+    else:
+        advice = f"Give data.options.{wrong[0]}_column, or rename it in the file, whose first line names the columns."
+    raise DataError(
+        f"{path} has {number} {column!r}; its columns are {there:.500}. {advice}",
+        option=f"data.options.{wrong[0]}_column",
+    )
 
 
 def find_likely_column(header: Sequence[str], role: str) -> str | None:
@@ -202,7 +206,7 @@ def _read_json_table(content: str, path: Path, columns: TextColumns) -> TextTabl
 
 def _read_json_row(entry: dict[str, Any], line: int, path: Path, columns: TextColumns) -> TextRow:
     if columns.text not in entry:
-        _find_column(list(entry), columns.text, "text", path)
+        _find_columns(list(entry), {"text": columns.text, "label": columns.label}, path)
     text, label = entry[columns.text], entry.get(columns.label)
     if not isinstance(text, str):
         raise DataError(f"{columns.text!r} in line {line} of {path} must be a string, got {text!r:.60}.")
