@@ -206,11 +206,15 @@ def _find_files(path: Path) -> dict[str, Path]:
 
 def explain_text_folder(path: Path) -> str | None:
     """What to do with a folder that holds texts in a way that is not read; None for any other folder."""
-    entries = sorted(path.iterdir())[:MOST_LOOKED_AT]
-    tables = [entry.name for entry in entries if entry.suffix.lower() in SUFFIXES and entry.is_file()]
+    try:
+        entries = sorted(path.iterdir())[:MOST_LOOKED_AT]
+        folders = [entry for entry in entries if entry.is_dir()]
+        inside = [file for folder in folders for file in itertools.islice(folder.iterdir(), MOST_LOOKED_AT)]
+    except OSError:  # which is told when its content is wanted
+        return None
+    tables = [entry.name for entry in entries if entry.suffix.lower() in SUFFIXES and entry not in folders]
     if tables and len(tables) == len(entries):
         return f"give the path of {tables[0]} itself, or call the files train.csv and test.csv."
-    inside = [file for entry in entries if entry.is_dir() for file in itertools.islice(entry.iterdir(), MOST_LOOKED_AT)]
     if inside and all(file.suffix.lower() == ".txt" for file in inside):
         return (
             "it has a file for each text. Write them into one .csv whose first line is text,label, with a line for "
