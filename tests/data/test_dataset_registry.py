@@ -71,7 +71,7 @@ def test_a_path_is_read_by_what_is_there(tmp_path):
     assert folder.title == str(tmp_path)
     columns = make_dataset(DataOptions("a.jsonl", options={"text_column": "review"}))
     assert columns == TextFile("a.jsonl", "review", "label")
-    assert option_names(TextFile) == ["text_column", "label_column"]
+    assert option_names(TextFile) == ["text_column", "label_column", "label_separator"]
 
 
 @dataclass(frozen=True)

@@ -191,3 +191,42 @@ def test_classes_of_texts_must_fit():
         make_text_set((["a", "b", "c"], [0, 1, 2]), ["x", "y"])
     with pytest.raises(DataError, match="the same classes"):
         MemoryTexts(make_text_set((TEXTS, WORDS)), make_text_set((TEXTS, WORDS), ["pos", "neg"]))
+
+
+def test_texts_may_have_any_number_of_labels():
+    given = make_text_set((["a b", "c", "d"], [["x", "y"], [], ("z",)]))
+    assert given.class_names == ("x", "y", "z")
+    assert given.labels.int().tolist() == [[1, 1, 0], [0, 0, 0], [0, 0, 1]]
+    flags = torch.tensor([[True, False], [True, True], [False, False]])
+    for labels in (flags, flags.numpy()):
+        named = make_text_set((["a", "b", "c"], labels), ["p", "q"])
+        assert (named.class_names, named.labels.tolist()) == (("p", "q"), flags.tolist())
+    assert make_text_set((["a", "b", "c"], flags)).class_names == ("0", "1")
+    numbered = make_text_set((["a", "b"], [[0, 1], [1]]), ["p", "q"])
+    assert numbered.labels.tolist() == [[True, True], [False, True]]
+    assert make_text_set((["a", "b"], [{"x", "y"}, {"x"}])).labels.tolist() == [[True, True], [True, False]]
+
+
+@pytest.mark.parametrize(
+    ("labels", "names", "words"),
+    [
+        ([["x", "x"], ["y"]], None, "the label 'x' is there twice"),
+        ([[], []], None, "the data has no labels"),
+        ([["x"], []], None, "one class only"),
+        ([["x"], [1.5]], None, "a string or a whole number, got 1.5"),
+        ([["x"], [["y"]]], None, "a string or a whole number"),
+        ([["x"], ["y"]], ["x", "z"], "the labels y are no class"),
+        ([[0], [2]], ["x", "z"], "in 0 … 1 for the class names, got 2"),
+        (torch.ones(2, 3, dtype=torch.bool), ["x", "y"], "flags of 3 classes need as many class_names, got 2"),
+        (torch.ones(3, 2, dtype=torch.bool), None, "2 texts need as many labels"),
+    ],
+)
+def test_lists_of_labels_that_are_refused(labels, names, words):
+    with pytest.raises(DataError, match=words):
+        make_text_set((["a", "b"], labels), names)
+
+
+def test_training_and_test_have_labels_of_one_kind():
+    several, single = make_text_set((["a", "b"], [["x"], ["y"]])), make_text_set((["a", "b"], ["x", "y"]))
+    with pytest.raises(DataError, match="labels of one kind"):
+        MemoryTexts(several, single)

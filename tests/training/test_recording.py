@@ -2,7 +2,9 @@
 
 import csv
 import json
+import re
 import shutil
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -10,7 +12,9 @@ from PIL import Image
 
 import torchcaps
 from torchcaps.cli import main
+from torchcaps.data.options import DataOptions
 from torchcaps.data.record import RECORD, read_record
+from torchcaps.data.registry import make_dataset
 from torchcaps.errors import TorchcapsError
 
 IMAGES = {
@@ -133,18 +137,12 @@ def measure(run, **options):
 
 
 def numbers_of(run, *splits):
-    """Numbers of the items of some splits, and their places among the items to begin with."""
+    """Numbers of the items of some splits: of the items to begin with their places in the order of their names."""
     with (run / RECORD).open(newline="") as file:
         rows = list(csv.DictReader(file))
-    order = {}
-    for row in rows:
-        digits = "".join(sign for sign in row["item"].rpartition("/")[2] if sign.isdigit())
-        first = 2 if "line" in row["item"] else 0
-        order[int(digits) - (2 if "csv" in row["item"] else 1 if first else 0)] = row["split"]
-    ordered = sorted(order)
-    if len(ordered) == COUNT:  # arrays and files have places, which are the numbers
-        ordered = list(range(COUNT))
-    return [number for number, key in zip(ordered, sorted(order), strict=True) if order[key] in splits]
+    order = {int(re.search(r"(\d+)\D*$", row["item"])[1]): row["split"] for row in rows}
+    assert len(order) == COUNT
+    return [number for number, key in enumerate(sorted(order)) if order[key] in splits]
 
 
 def test_the_split_is_recorded(own):
@@ -156,6 +154,128 @@ def test_the_split_is_recorded(own):
     for split in ("train", "validation", "test"):
         assert len({row.label for row in record.rows if row.split == split}) == 3
     assert measure(run) == (counts[2], 0, "")
+
+
+def add_some(data):
+    for number in range(COUNT, COUNT + 6):
+        data.add(number)
+
+
+def remove_some(data):
+    for number in range(0, COUNT, 7):
+        data.remove(number)
+
+
+def rename_some(data):
+    for number in range(0, COUNT, 2):
+        data.rename(number)
+
+
+def change_some(data):
+    for number in range(0, COUNT, 5):
+        data.add(number, content=5000 + number)
+
+
+def swap_some(data):
+    """Contents change places: what was under a training item's name is now under a test item's."""
+    for number in range(0, COUNT - 3, 6):
+        data.add(number, content=number + 3)
+        data.add(number + 3, content=number)
+
+
+def copy_some(data):
+    """The same contents again under new names, as after a careless merge."""
+    for number in range(0, COUNT, 3):
+        data.add(COUNT + number, content=number)
+
+
+def do_all(data):
+    for change in (add_some, remove_some, change_some):
+        change(data)
+    for number in range(1, COUNT, 7):
+        data.rename(number)
+
+
+CHANGES = [add_some, remove_some, rename_some, change_some, swap_some, copy_some, do_all]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_nothing_moves_from_train_to_test(own, change):
+    """Whatever is done to the data: nothing that was trained on is tested, by default and with what is new."""
+    data, run = own
+    change(data)
+    data.save()
+    assert measure(run)[1] == 0
+    assert measure(run, new_items=True)[1] == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_new_cut_moves_nothing_either(tmp_path, kind, change):
+    """Two runs on the same data, one before and one after a change, have no item on different sides.
+
+    But for a class that would have nothing to test: it gets its nearest item, and that alone.
+    """
+    data = KINDS[kind](tmp_path)
+
+    def cut():
+        dataset = make_dataset(DataOptions(str(data.data)))
+        return {split: {item.key for item in dataset.load(split).items} for split in ("train", "test")}
+
+    before = cut()
+    change(data)
+    data.save()
+    after = cut()
+    label = {entry.key: entry.label for entry in make_dataset(DataOptions(str(data.data))).list_entries()}
+    tested = Counter(label[key] for key in after["test"])
+    assert all(tested[label[key]] == 1 for key in before["train"] & after["test"])
+    assert len(before["train"] & after["test"]) < 2
+    assert before["test"].isdisjoint(after["train"])
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_a_file_that_is_renamed_and_shuffled_is_the_same(tmp_path, kind):
+    data = KINDS[kind](tmp_path)
+    before = make_dataset(DataOptions(str(data.data)))
+    first, *rest = data.data.read_text().split("\n")
+    mixed = tmp_path / f"renamed.{kind}"
+    mixed.write_text("\n".join([first, *rest[::-1]] if kind == "csv" else [*rest[::-1], first]))
+    after = make_dataset(DataOptions(str(mixed)))
+    for split in ("train", "test"):
+        assert {item.key for item in before.load(split).items} == {item.key for item in after.load(split).items}
+
+
+def test_pure_noise_stays_unknown_when_its_data_grows(own):
+    """One more item per class once let 51 of 60 test items be among those trained on."""
+    data, run = own
+    before, _, _ = measure(run)
+    for number in range(COUNT, COUNT + 3):
+        data.add(number)
+    data.save()
+    count, seen, _ = measure(run)
+    assert (count, seen) == (before, 0)
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_new_texts_of_a_new_class_are_left_out_like_others(tmp_path, kind):
+    data = KINDS[kind](tmp_path)
+    run = torchcaps.fit(data.data, epochs=1, overrides=data.overrides, folder=tmp_path / "run")
+    before = run.evaluate()["texts"]
+    data.rows[999] = (999, 7)
+    data.save()
+    said = []
+    assert torchcaps.load(tmp_path / "run").evaluate(notice=said.append)["texts"] == before
+    assert "1 texts came after training" in said[0]
+    with pytest.raises(TorchcapsError, match="classes that training does not know"):
+        torchcaps.load(tmp_path / "run").evaluate(new_items=True)
+
+
+def test_copies_of_what_was_trained_on_are_told(own):
+    data, run = own
+    copy_some(data)
+    data.save()
+    said = measure(run, new_items=True)[2]
+    assert "with the same content as what was trained on" in said
 
 
 def test_items_that_are_added_are_left_out_unless_asked_for(own):

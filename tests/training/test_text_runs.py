@@ -177,6 +177,14 @@ def test_measures_of_several_labels_by_hand():
     assert measures["f1_of_samples"] == pytest.approx((1 + 2 / 3 + 0 + 0) / 4)
 
 
+def test_nothing_said_where_nothing_is_there_is_right():
+    labels = torch.tensor([[1, 0], [0, 0], [0, 0]]).bool()
+    measures = measure_answers(torch.tensor([[0.9, 0.1], [0.2, 0.1], [0.9, 0.1]]), labels, ("a", "b"))
+    assert measures["exact_match"] == pytest.approx(2 / 3)
+    assert measures["f1_of_samples"] == pytest.approx((1 + 1 + 0) / 3)
+    assert measures["f1"] == pytest.approx(2 / 3)
+
+
 def test_a_class_is_present_above_one_half():
     labels = torch.tensor([[True, False], [True, True]])
     lengths = torch.tensor([[0.6, 0.4], [0.6, 0.4]])

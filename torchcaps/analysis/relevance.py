@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.capsules import Capsules
+from torchcaps.data.options import Units
+from torchcaps.data.text.sets import Tokens
 from torchcaps.data.text.texts import MOST_TOKENS
 from torchcaps.data.text.tokens import tokenize
 from torchcaps.data.text.vocabulary import UNKNOWN, Vocabulary
@@ -31,6 +33,7 @@ class TextReading(Protocol):
         vocabulary: the words that it knows.
         max_length: texts are cut after so many words.
         lower: texts are made lower case.
+        units: what texts are split into.
     """
 
     @property
@@ -41,6 +44,8 @@ class TextReading(Protocol):
     def max_length(self) -> int: ...  # noqa: D102
     @property
     def lower(self) -> bool: ...  # noqa: D102
+    @property
+    def units(self) -> Units: ...  # noqa: D102
 
 
 class NGrams(NamedTuple):
@@ -194,7 +199,7 @@ def relevance_by_leaving_out(model: nn.Module, token_ids: Tensor, chosen: int) -
 def find_deciding_words(
     model: nn.Module,
     task: TextReading,
-    texts: Sequence[str],
+    texts: Sequence[str | Tokens],
     class_name: str | None = None,
     by: By = "couplings",
     progress: Progress = silent,
@@ -204,7 +209,7 @@ def find_deciding_words(
     Args:
         model: text capsules in evaluation mode.
         task: how the model reads texts.
-        texts: one or several.
+        texts: one or several; those that are split already are tuples of tokens.
         class_name: for which class; not given: for each text the one that the model finds.
         by: trace the ``couplings``, or measure by ``leaving-out`` one word after the other.
         progress: shows how far it is.
@@ -220,11 +225,12 @@ def find_deciding_words(
     return decided
 
 
-def _decide(model: nn.Module, task: TextReading, text: str, chosen: int | None, by: By) -> DecidingWords:
+def _decide(model: nn.Module, task: TextReading, text: str | Tokens, chosen: int | None, by: By) -> DecidingWords:
     """One text and one class, the one that the model finds if none is chosen."""
     if task.vocabulary is None:
         raise InputError("the task has no vocabulary, so it is not known which words the model has learned.")
-    tokens = tokenize(text, task.lower)[: task.max_length]
+    tokens = tokenize(text, task.lower, task.units) if isinstance(text, str) else text
+    tokens, text = tokens[: task.max_length], text if isinstance(text, str) else " ".join(text)
     token_ids = torch.tensor([task.vocabulary.encode(tokens)])
     with torch.inference_mode():
         scores = model(token_ids).scores[0]

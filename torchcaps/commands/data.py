@@ -102,12 +102,17 @@ def _show(arguments: argparse.Namespace, splits: list[Checked]) -> int:
 
 def _check_texts(arguments: argparse.Namespace) -> int:
     from torchcaps.data.dataset import Files
-    from torchcaps.data.options import DataOptions
+    from torchcaps.data.options import DataOptions, TextOptions
     from torchcaps.data.registry import make_text_dataset
+    from torchcaps.data.text.notices import tell_losses, tell_scripts
 
-    splits = []
+    splits, notices = [], sys.stderr if arguments.json else sys.stdout
     for split in ("train", "test"):
-        data = make_text_dataset(DataOptions(name=arguments.name)).load(split, Files(arguments.data_dir))
+        files = Files(arguments.data_dir, notice=lambda text: say(f"  {text}", notices))
+        data = make_text_dataset(DataOptions(name=arguments.name)).load(split, files)
+        tell_losses(data, TextOptions().max_length, lambda text: say(f"  {text}", notices), f"{split} texts")
+        if split == "train":
+            tell_scripts(data.texts, TextOptions().units, lambda text: say(f"  {text}", notices))
         counts = data.labels.sum(dim=0) if data.multi_label else data.labels.bincount(minlength=len(data.class_names))
         words = sum(map(len, data.texts)) / max(len(data), 1)
         named = {label: count for label, count in zip(data.class_names, counts.tolist(), strict=True) if count}

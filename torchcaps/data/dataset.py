@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 from torchcaps.data.files import DownloadProgress
 from torchcaps.data.images import Images, ImageSet, ImageSource
 from torchcaps.data.items import Entry
+from torchcaps.data.options import Units
 from torchcaps.data.preparation import Augmentation, AugmentedImages, Preparation, PreparedImages
 from torchcaps.data.record import SplitRecord
 from torchcaps.errors import DataError
@@ -31,6 +32,7 @@ class Files(NamedTuple):
         notice: told what a user should know, such as images that were left out.
         record: which items of one's own data a run had in which split; not given: they are cut.
         counted: cut as version 0.1 did, for its runs, which recorded nothing.
+        units: what texts are split into, see :func:`~torchcaps.data.text.tokens.tokenize`.
     """
 
     dir: str | os.PathLike[str] | None = None
@@ -39,6 +41,7 @@ class Files(NamedTuple):
     notice: Callable[[str], None] | None = None
     record: SplitRecord | None = None
     counted: bool = False
+    units: Units = "auto"
 
 
 class ImageLook(NamedTuple):
@@ -164,7 +167,7 @@ class TextDataset(Dataset):
 
         Args:
             split: one of ``splits``.
-            files: where they are looked for.
+            files: where they are looked for, and what texts are split into.
             class_names: those of a trained model; the labels of a file are then numbered by them.
             lower: make texts lower case; not given: as is usual for the data set.
         """

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from torchcaps.data.labels import join_labels
 from torchcaps.errors import FileError
 from torchcaps.io import read_bytes
 
@@ -34,12 +35,14 @@ class Entry(NamedTuple):
         name: where it is: a file, relative to the user's folder, or a place in one.
         label: the name of its class, or of several.
         part: "train" or "test" where the data itself says so, else empty.
+        labels: the names one by one, where an item may have any number of classes; None where it has one.
     """
 
     key: str
     name: str
     label: str
     part: str = ""
+    labels: tuple[str, ...] | None = None
 
 
 def hash_content(content: bytes) -> str:
@@ -69,14 +72,23 @@ def list_image_items(images: Tensor, what: str) -> tuple[Item, ...]:
 
 def list_text_items(texts: Iterable[str], names: Sequence[str]) -> tuple[Item, ...]:
     """Items of texts; white space around one does not count."""
-    return tuple(Item(hash_content(text.strip().encode()), name) for text, name in zip(texts, names, strict=True))
+    # Halves of characters, which JSON can hold, have no code in UTF-8 and are kept as they are.
+    keys = (hash_content(text.strip().encode("utf-8", "surrogatepass")) for text in texts)
+    return tuple(Item(key, name) for key, name in zip(keys, names, strict=True))
 
 
 def name_labels(labels: Tensor, class_names: Sequence[str]) -> list[str]:
     """Labels int64 ``[N]``, or flags bool ``[N, K]``, as the names of the classes."""
     if labels.dim() == 1:
         return [class_names[label] for label in labels.tolist()]
-    return [" | ".join(name for name, there in zip(class_names, row, strict=True) if there) for row in labels.tolist()]
+    return [join_labels(names or ()) for names in name_each(labels, class_names)]
+
+
+def name_each(labels: Tensor, class_names: Sequence[str]) -> list[tuple[str, ...] | None]:
+    """Of flags bool ``[N, K]`` the names of each item's classes; None for items that have one, int64 ``[N]``."""
+    if labels.dim() == 1:
+        return [None] * len(labels)
+    return [tuple(name for name, there in zip(class_names, row, strict=True) if there) for row in labels.tolist()]
 
 
 def pick_items(items: tuple[Item, ...] | None, chosen: Tensor) -> tuple[Item, ...] | None:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 
 from torchcaps.data.dataset import Files, ImageDataset, ImageLook, Kind, TextDataset
 from torchcaps.data.image_arrays import check_pair, name_classes, number_labels, to_pixels
 from torchcaps.data.images import ImageSet
 from torchcaps.data.items import Entry, list_image_items, list_text_items
+from torchcaps.data.labels import list_each_labels, name_label_classes, number_label_names
 from torchcaps.data.npz import ArrayHeader
 from torchcaps.data.splits import choose_from_sets, list_set_entries
-from torchcaps.data.text.files import name_text_classes
-from torchcaps.data.text.sets import TextSet
+from torchcaps.data.text.sets import RawTexts, TextSet
 from torchcaps.data.text.tokens import tokenize
 from torchcaps.errors import DataError
 
@@ -74,7 +73,10 @@ class MemoryImages(ImageDataset):
 
 @dataclass(frozen=True, eq=False)
 class MemoryTexts(TextDataset):
-    """One's own texts in memory, split into words already.
+    """One's own texts in memory: those of :func:`make_text_set`, or split into words by oneself.
+
+    Texts that somebody else has split stay as they are; of scripts without spaces between words say also
+    ``text.units: words``, so that texts that a model is asked about are split at spaces alone.
 
     Args:
         train: the texts to train on.
@@ -86,6 +88,12 @@ class MemoryTexts(TextDataset):
 
     def __post_init__(self) -> None:
         _require_same_classes(self.train, self.test, "texts")
+        if self.test is not None and self.test.multi_label != self.train.multi_label:
+            raise DataError(
+                "training and test texts must have labels of one kind: one each, or lists of any number for both."
+            )
+        if self.train.raw is not None:  # what a model is asked about later is read in the same way
+            object.__setattr__(self, "lower", self.train.raw.lower)
 
     @property
     def title(self) -> str:
@@ -101,7 +109,8 @@ class MemoryTexts(TextDataset):
     ) -> TextSet:
         """See :class:`~torchcaps.data.dataset.TextDataset`."""
         self.check_split(split)
-        return choose_from_sets(self._sets(), split, files, self.title, "text")
+        data = choose_from_sets(self._sets(), split, files, self.title, "text")
+        return data.split_again(self.lower if lower is None else lower, files.units)
 
     def list_entries(self, class_names: tuple[str, ...] | None = None) -> list[Entry]:
         """See :class:`~torchcaps.data.dataset.Dataset`."""
@@ -169,7 +178,8 @@ def make_text_set(data: Any, class_names: Sequence[str] | None = None, lower: bo
 
     Args:
         data: a :class:`~torchcaps.data.text.sets.TextSet`, which is given back; or a pair (texts, labels) of strings
-            and of integers or strings.
+            and of integers or strings. Where a text may have any number of labels, a list of them for each text, also
+            an empty one, or flags bool ``[N, K]`` as an array or a tensor.
         class_names: the classes in the order of their numbers; not given: the labels, sorted.
         lower: make texts lower case.
 
@@ -180,25 +190,19 @@ def make_text_set(data: Any, class_names: Sequence[str] | None = None, lower: bo
         return data
     if not (isinstance(data, (tuple, list)) and len(data) == 2):
         raise DataError(f"texts cannot be made of a {type(data).__name__}. Give a pair (texts, labels) of lists.")
-    texts, labels = list(data[0]), [_format_label(label) for label in _as_list(data[1])]
+    texts, (labels, several, class_names) = list(data[0]), list_each_labels(data[1], class_names)
     wrong = next((text for text in texts if not isinstance(text, str)), None)
     if wrong is not None:
         raise DataError(f"a text must be a string, got {wrong!r:.60}.")
     if len(texts) != len(labels) or not texts:
         raise DataError(f"{len(texts)} texts need as many labels, and at least one; got {len(labels)} labels.")
-    if class_names is not None and all(label.isdigit() for label in labels) and not set(labels) <= set(class_names):
-        numbers = [int(label) for label in labels]
-        if max(numbers) >= len(class_names):
-            raise DataError(f"labels must be in 0 … {len(class_names) - 1} for the class names, got {max(numbers)}.")
-        labels = [class_names[number] for number in numbers]
-    names = name_text_classes(labels, class_names, "the data")
-    unknown = sorted(set(labels) - set(names))
+    names = name_label_classes([label for each in labels for label in each], class_names, "the data", "texts")
+    unknown = sorted({label for each in labels for label in each} - set(names))
     if unknown:
         raise DataError(f"the labels {', '.join(unknown[:5])} are no class; the classes are {', '.join(names[:10])}.")
-    index = {name: number for number, name in enumerate(names)}
     items = list_text_items(texts, [f"data[{number}]" for number in range(len(texts))])
     tokens = tuple(tokenize(text, lower) for text in texts)
-    return TextSet(tokens, torch.tensor([index[name] for name in labels]), names, items)
+    return TextSet(tokens, number_label_names(labels, names, several), names, items, RawTexts(tuple(texts), lower))
 
 
 def _stack_items(items: Any) -> tuple[NDArray[Any], list[Any]]:
@@ -259,18 +263,6 @@ def _to_labels(labels: Any) -> NDArray[Any]:
             raise DataError("labels must be all strings or all whole numbers, got both.")
         return np.array(labels)
     return _to_array(labels, "the labels")
-
-
-def _as_list(labels: Any) -> list[Any]:
-    if isinstance(labels, str) or not isinstance(labels, Iterable):
-        raise DataError(f"labels must be a list, an array or a tensor, got {labels!r:.60}.")
-    return list(labels.tolist()) if hasattr(labels, "tolist") else list(labels)
-
-
-def _format_label(label: Any) -> str:
-    if isinstance(label, bool) or not isinstance(label, (str, int)):
-        raise DataError(f"a label must be a string or a whole number, got {label!r:.60}.")
-    return str(label)
 
 
 def make_memory_dataset(

@@ -14,6 +14,9 @@ from torchcaps.errors import DataError
 
 IN_MEMORY = "in-memory"
 """What data that has no name and no file is called in a recipe."""
+Units = Literal["auto", "words", "characters"]
+UNITS: tuple[Units, ...] = ("auto", "words", "characters")
+"""What texts are split into; see :func:`torchcaps.data.text.tokens.tokenize`."""
 CROPS = (1, 13)
 """Patches per image at test: the centre, or a 3×3 grid and its four centres."""
 
@@ -91,6 +94,8 @@ class TextOptions:
         min_count: words that come less often in the training texts are unknown ones.
         max_words: keep so many words, the most frequent; not given: all.
         max_length: texts are cut after so many words, in training and after.
+        units: what texts are split into: words, with auto but for scripts that have no spaces between them (Chinese,
+            Japanese, Thai, Lao, Khmer, Burmese), whose characters are read one by one; or characters in every script.
     """
 
     vectors: Optional[str] = None
@@ -98,6 +103,7 @@ class TextOptions:
     min_count: int = 1
     max_words: Optional[int] = None
     max_length: int = 400
+    units: Units = "auto"
 
     def __post_init__(self) -> None:
         for name in ("vector_size", "min_count", "max_words", "max_length"):

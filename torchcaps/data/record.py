@@ -38,12 +38,13 @@ class Row(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """How data differs from what was recorded of it: names of items."""
+    """How data differs from what was recorded of it: names of items. Copies are new, and of what was trained on."""
 
     missing: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     relabelled: tuple[str, ...] = ()
     new: tuple[str, ...] = ()
+    copies: tuple[str, ...] = ()
 
     def describe(self) -> str:
         """As a list in a sentence; empty if nothing has changed."""
@@ -105,12 +106,20 @@ class SplitRecord:
         pairs = zip(self.rows, found.places, strict=True)
         chosen = [place for row, place in pairs if row.split in wanted and place is not None]
         if self.with_new and split == "test":
-            chosen += found.new
+            chosen += [number for number in found.new if entries[number].key not in self.trained]
+        if not chosen and not any(row.split in wanted for row in self.rows):
+            raise DataError(
+                f"this run had no {split} items when it was trained: give other data, or count new items to the test."
+            )
         if not chosen:
             raise DataError(
                 f"none of the {split} items that this run recorded is there any more: has its data been replaced?"
             )
         return chosen
+
+    def find_known(self, entries: Sequence[Entry]) -> list[int]:
+        """Which of the items that there are were recorded, and are as they were but for their label."""
+        return sorted(place for place in self._find(entries).places if place is not None)
 
     def cut_validation(self, items: Sequence[Item]) -> tuple[Tensor, Tensor]:
         """Indices to train on and to validate on, of the items that :meth:`choose` gave for train."""
@@ -131,15 +140,15 @@ class SplitRecord:
             if found[place] is None and left.get(row.key):
                 number = found[place] = left[row.key].pop()
                 relabelled.append(entries[number].name)
-        rest = {entries[number].name: number for numbers in left.values() for number in numbers}
         lost = [row.name for row, place in zip(self.rows, found, strict=True) if place is None]
-        changed = [name for name in lost if name in rest]
-        for name in changed:
-            rest.pop(name, None)
-        missing = tuple(name for name in lost if name not in set(changed))
-        new = sorted(rest.values())
+        rest = sorted(number for numbers in left.values() for number in numbers)
+        changed = {entries[number].name for number in rest} & set(lost)  # another content under the same name
+        missing = tuple(name for name in lost if name not in changed)
+        new = [number for number in rest if entries[number].name not in changed]
         names = tuple(entries[number].name for number in new)
-        return _Found(found, new, Changes(missing, tuple(changed), tuple(relabelled), names))
+        copies = tuple(entries[number].name for number in new if entries[number].key in self.trained)
+        edited = tuple(name for name in lost if name in changed)
+        return _Found(found, new, Changes(missing, edited, tuple(relabelled), names, copies))
 
     def write(self, folder: Path) -> None:
         """Into a run folder."""
@@ -205,6 +214,16 @@ def _is_key(text: str) -> bool:
 def count_shared(record: SplitRecord) -> list[str]:
     """Names of the test items whose content is also trained on."""
     return [row.name for row in record.rows if row.split == "test" and row.key in record.trained]
+
+
+def list_contradictions(entries: Sequence[Entry]) -> list[str]:
+    """Names of the contents that come with different labels, by the first item of each."""
+    labels: dict[str, set[str]] = defaultdict(set)
+    first: dict[str, str] = {}
+    for entry in entries:
+        labels[entry.key].add(entry.label)
+        first.setdefault(entry.key, entry.name)
+    return [first[key] for key, different in labels.items() if len(different) > 1]
 
 
 def count_trained(record: SplitRecord, items: Sequence[Item]) -> int:

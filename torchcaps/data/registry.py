@@ -17,7 +17,8 @@ from torchcaps.data.dataset import Dataset, ImageDataset, Kind, TextDataset
 from torchcaps.data.image_arrays import ImageArrays
 from torchcaps.data.image_folder import ImageFolder
 from torchcaps.data.options import IN_MEMORY, DataOptions
-from torchcaps.data.text.files import SUFFIXES, TextFile
+from torchcaps.data.text.files import OTHER_SUFFIXES, TextFile, explain_text_folder
+from torchcaps.data.text.rows import SUFFIXES
 from torchcaps.errors import DataError, InputError
 from torchcaps.plain import shorten
 from torchcaps.typed import describe_misfit, describe_type, field_types, fits
@@ -86,7 +87,11 @@ def find_dataset(name: str) -> type[Dataset]:
         return _DATASETS[name]
     if path.suffix.lower() in SUFFIXES or any((path / f"train{suffix}").is_file() for suffix in SUFFIXES):
         return TextFile
+    if path.suffix.lower() in OTHER_SUFFIXES and not path.is_dir():
+        return TextFile  # which says what to do with it
     if path.is_dir():
+        if (advice := explain_text_folder(path)) is not None:
+            raise DataError(f"{name} has texts, but not as they are read: {advice}", option="data.name")
         return ImageFolder
     if path.exists() or path.suffix == ".npz":
         return ImageArrays

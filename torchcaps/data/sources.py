@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from torchcaps.data.dataset import Files, ImageDataset, TextDataset
 from torchcaps.data.images import ImageSet, ImageSource
+from torchcaps.data.items import name_each
 from torchcaps.data.options import DataOptions, TextOptions
 from torchcaps.data.preparation import Augmentation, Preparation
+from torchcaps.data.record import MOST_NAMED
 from torchcaps.data.splits import ItemSet, cut_validation, rank_by_content
+from torchcaps.data.text.notices import tell_losses, tell_scripts
+from torchcaps.data.text.sets import TextSet
 from torchcaps.data.text.texts import Texts
 from torchcaps.data.text.vocabulary import Vocabulary
 from torchcaps.errors import DataError
@@ -74,17 +80,24 @@ def text_sources(
         seed: of the cut.
         files: where they are looked for.
     """
+    files = files._replace(units=text.units)
     train = dataset.load("train", files)
     classes = train.labels.int().argmax(dim=1) if train.multi_label else train.labels
-    if len(set(classes.tolist())) < 2:
+    there = train.labels.any(dim=0) if train.multi_label else train.labels.bincount() > 0
+    if int(there.sum()) < 2:
         raise DataError(
             f"the training texts of {dataset.title} are of one class only; a classifier needs at least two."
         )
+    if files.notice:
+        tell_losses(train, text.max_length, files.notice)
+        tell_scripts(train.texts, text.units, files.notice)
     if "validation" in dataset.splits:
         aside = dataset.load("validation", files) if data.validation else train[torch.arange(0)]
     else:
         kept, held_out = _cut_validation(train, classes, data.validation, seed, files)
         train, aside = train[kept], train[held_out]
+        if len(aside) and train.multi_label and files.notice:
+            _tell_unwatched(train, aside, files.notice)
     vocabulary = Vocabulary.from_texts(train.texts, text.min_count, text.max_words)
     if not vocabulary.words:
         raise DataError(
@@ -102,9 +115,23 @@ def _cut_validation(data: ItemSet, classes: Tensor, part: float, seed: int, file
         return cut_validation(classes, part, seed)
     if files.record is not None:
         return files.record.cut_validation(data.items)
-    labels = [str(label) for label in classes.tolist()]
-    aside = rank_by_content([item.key for item in data.items], labels, part, f"validation {seed}")
+    numbers = [str(label) for label in classes.tolist()]
+    each = [one if several is None else several
+            for one, several in zip(numbers, name_each(data.labels, data.class_names), strict=True)]  # fmt: skip
+    aside = rank_by_content([item.key for item in data.items], each, part, f"validation {seed}")
     return (~aside).nonzero()[:, 0], aside.nonzero()[:, 0]
+
+
+def _tell_unwatched(train: TextSet, aside: TextSet, tell: Callable[[str], None]) -> None:
+    """Tell of labels that no text to validate on has: training is not watched for them."""
+    missing = (train.labels.any(dim=0) & ~aside.labels.any(dim=0)).nonzero()[:, 0].tolist()
+    if missing:
+        names = ", ".join(train.class_names[number] for number in missing[:MOST_NAMED])
+        more = ", …" if len(missing) > MOST_NAMED else ""
+        tell(
+            f"None of the {len(aside):,} texts to validate on has the labels {names}{more}: there are too few texts "
+            "that have them."
+        )
 
 
 def _check_pixels(data: ImageSet, title: str) -> None:

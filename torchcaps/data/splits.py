@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from torchcaps.data.items import Entry, Item, name_labels
+from torchcaps.data.items import Entry, Item, name_each, name_labels
 from torchcaps.data.randomness import Stream, sub_seed
 from torchcaps.errors import DataError
 
@@ -45,6 +45,8 @@ class ItemSet(Protocol):
 
 
 Set = TypeVar("Set", bound=ItemSet)
+Labels = str | tuple[str, ...]
+"""Of an item: its one label, or those of any number that it has."""
 
 
 def cut_validation(labels: Tensor, part: float, seed: int) -> tuple[Tensor, Tensor]:
@@ -58,7 +60,48 @@ def cut_validation(labels: Tensor, part: float, seed: int) -> tuple[Tensor, Tens
     return (~aside).nonzero()[:, 0], aside.nonzero()[:, 0]
 
 
-def cut_by_content(keys: Sequence[str], labels: Sequence[str], part: float, purpose: str) -> Tensor:
+class _Cut:
+    """Contents that are kept aside, and how many of each label are left to train on.
+
+    Args:
+        keys: hash of each item's content.
+        labels: its label, or several of them, also none.
+        purpose: another one orders the contents in another way.
+    """
+
+    def __init__(self, keys: Sequence[str], labels: Sequence[Labels], purpose: str) -> None:
+        self.places = {key: _place(key, purpose) for key in keys}
+        self.members: dict[str, dict[str, int]] = defaultdict(Counter)
+        self.labels: dict[str, set[str]] = defaultdict(set)  # the same content may have come with other labels
+        for key, given in zip(keys, labels, strict=True):
+            for label in (given,) if isinstance(given, str) else given or ("",):
+                self.members[label][key] += 1
+                self.labels[key].add(label)
+        self.left = {label: len(members) for label, members in self.members.items()}
+        self.aside: set[str] = set()
+
+    def keep(self, key: str) -> None:
+        """Keep a content aside."""
+        self.aside.add(key)
+        for label in self.labels[key]:
+            self.left[label] -= 1
+
+    def put_back(self, key: str) -> None:
+        """Train on it."""
+        self.aside.discard(key)
+        for label in self.labels[key]:
+            self.left[label] += 1
+
+    def is_spare(self, key: str) -> bool:
+        """Whether it can be kept aside and still every label has something to train on."""
+        return key not in self.aside and all(self.left[label] > 1 for label in self.labels[key])
+
+    def order(self, label: str) -> list[str]:
+        """The contents with a label, in an order that is theirs alone."""
+        return sorted(self.members[label], key=self.places.__getitem__)
+
+
+def cut_by_content(keys: Sequence[str], labels: Sequence[Labels], part: float, purpose: str) -> Tensor:
     """Which items are kept aside when about ``part`` of them is, each by a hash of its own content.
 
     What other items there are does not matter, so adding, removing or renaming some never moves another; the same
@@ -67,7 +110,7 @@ def cut_by_content(keys: Sequence[str], labels: Sequence[str], part: float, purp
 
     Args:
         keys: hash of each item's content.
-        labels: its class, or the name of several.
+        labels: its class, or its classes where it may have any number.
         part: in [0, 1).
         purpose: another one gives another cut.
 
@@ -75,46 +118,45 @@ def cut_by_content(keys: Sequence[str], labels: Sequence[str], part: float, purp
         True for the items kept aside.
     """
     _check_part(part)
-    places = {key: _place(key, purpose) for key in keys}
-    aside = {key for key, place in places.items() if place < part}
-    classes: dict[str, set[str]] = defaultdict(set)
-    for key, label in zip(keys, labels, strict=True):
-        classes[label].add(key)
-    for label in sorted(classes) if part else ():
-        members = sorted(classes[label], key=places.__getitem__)
-        if len(members) > 1 and not aside & set(members):
-            aside.add(members[0])
-        if aside.issuperset(members):
-            aside.discard(members[-1])
-    return torch.tensor([key in aside for key in keys], dtype=torch.bool)
+    cut = _Cut(keys, labels, purpose)
+    for key, place in cut.places.items():
+        if place < part:
+            cut.keep(key)
+    for label in sorted(cut.members) if part else ():
+        if not cut.left[label]:
+            cut.put_back(cut.order(label)[-1])
+    for label in sorted(cut.members) if part else ():
+        if cut.aside.isdisjoint(cut.members[label]):
+            for key in [key for key in cut.order(label) if cut.is_spare(key)][:1]:
+                cut.keep(key)
+    return torch.tensor([key in cut.aside for key in keys], dtype=torch.bool)
 
 
-def rank_by_content(keys: Sequence[str], labels: Sequence[str], part: float, purpose: str) -> Tensor:
+def rank_by_content(keys: Sequence[str], labels: Sequence[Labels], part: float, purpose: str) -> Tensor:
     """Which items are kept aside when ``part`` of every class is, and at least one, in an order of their content.
 
     Unlike :func:`cut_by_content` it keeps the part exactly, and an item that is added may move others: good for what
     training is watched by, which a run records, not for a test that several runs share. The same content twice is on
-    one side.
+    one side. Of items with several labels the part is about kept: rare labels choose first.
 
     Args:
         keys: hash of each item's content.
-        labels: its class, or the name of several.
+        labels: its class, or its classes where it may have any number.
         part: in [0, 1).
         purpose: another one gives another cut.
     """
     _check_part(part)
-    members: dict[str, dict[str, int]] = defaultdict(Counter)
-    for key, label in zip(keys, labels, strict=True):
-        members[label][key] += 1
-    aside: set[str] = set()
-    for counts in members.values() if part else ():
-        wanted = max(1, round(part * sum(counts.values())))
-        for key in sorted(counts, key=lambda key: _place(key, purpose))[: len(counts) - 1]:  # one at least stays
+    cut = _Cut(keys, labels, purpose)
+    for label in sorted(cut.members, key=lambda label: (len(cut.members[label]), label)) if part else ():
+        counts = cut.members[label]
+        wanted = max(1, round(part * sum(counts.values()))) - sum(counts[key] for key in cut.aside & counts.keys())
+        for key in cut.order(label):
             if wanted < 1:
                 break
-            aside.add(key)
-            wanted -= counts[key]
-    return torch.tensor([key in aside for key in keys], dtype=torch.bool)
+            if cut.is_spare(key):
+                cut.keep(key)
+                wanted -= counts[key]
+    return torch.tensor([key in cut.aside for key in keys], dtype=torch.bool)
 
 
 def cut_stratified(labels: Tensor, seed: int) -> Tensor:
@@ -158,16 +200,22 @@ def choose_entries(entries: Sequence[Entry], split: str, files: Files) -> list[i
         numbers = {label: number for number, label in enumerate(sorted(set(labels)))}
         tested = cut_stratified(torch.tensor([numbers[label] for label in labels]), COUNT_SEED)
     else:
-        tested = cut_by_content([entry.key for entry in entries], labels, TESTED, "test")
+        each = [entry.label if entry.labels is None else entry.labels for entry in entries]
+        tested = cut_by_content([entry.key for entry in entries], each, TESTED, "test")
     return (tested if split == "test" else ~tested).nonzero()[:, 0].tolist()
 
 
 def list_set_entries(parts: dict[str, Set]) -> list[Entry]:
     """The entries of sets whose names are the parts that the data itself has, or "" for one without."""
     return [
-        Entry(item.key, item.name, label, part)
+        Entry(item.key, item.name, label, part, labels)
         for part, data in parts.items()
-        for item, label in zip(data.items or (), name_labels(data.labels, data.class_names), strict=True)
+        for item, label, labels in zip(
+            data.items or (),
+            name_labels(data.labels, data.class_names),
+            name_each(data.labels, data.class_names),
+            strict=True,
+        )
     ]
 
 

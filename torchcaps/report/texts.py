@@ -40,7 +40,7 @@ def _decide(given: GivenTexts, at: int) -> list[DecidingWords]:
     classes = given.answers.predicted_names(at)
     if given.answers.multi_label:
         classes += [name for name in given.answers.label_names(at) if name not in classes]
-    texts = [" ".join(given.answers.texts[at])]
+    texts = [given.answers.texts[at]]
     return [find_deciding_words(given.model, given.task, texts, name)[0] for name in classes]
 
 

@@ -188,8 +188,8 @@ def _train(
     if resume:
         if task.read_files(folder) != task:  # another order of token ids would be another model
             raise RunError(
-                f"the words in {folder} are not those of the training texts, so the model would be another one: has "
-                "the data changed since? Put it back, or train a new run."
+                f"the words in {folder} are not those of the training texts, so the model would be another one: was "
+                "their file edited, or has the data changed since? Put it back, or train a new run."
             )
         _check_checkpoint(folder / CHECKPOINT, module)
         if first:

@@ -11,7 +11,7 @@ from torchcaps.data.dataset import Dataset, Files
 from torchcaps.data.images import Source
 from torchcaps.data.items import Entry, Item
 from torchcaps.data.options import IN_MEMORY
-from torchcaps.data.record import MOST_NAMED, SplitRecord, count_shared, make_record, read_record
+from torchcaps.data.record import MOST_NAMED, SplitRecord, count_shared, list_contradictions, make_record, read_record
 from torchcaps.data.registry import is_path
 from torchcaps.data.splits import choose_entries
 from torchcaps.training.errors import RunError
@@ -69,7 +69,7 @@ def resume_split(folder: Path, recipe: Recipe, dataset: Dataset, files: Files, c
 def record_split(dataset: Dataset, train: Source, validation: Source | None, files: Files) -> SplitRecord | None:
     """Which items a training that begins has in which split; None for data sets that everyone has alike.
 
-    Test items that are trained on, too, and validation without some class, are told.
+    Test items that are trained on, too, and equal items with different labels, are told.
     """
     entries = dataset.list_entries()
     items = list_items(train)
@@ -82,6 +82,12 @@ def record_split(dataset: Dataset, train: Source, validation: Source | None, fil
         files.notice(
             f"{len(shared):,} of the {len(test):,} test {train.kind} are among those to train on, too, with the same "
             f"content (such as {shared[0]}): the test will flatter."
+        )
+    twice = list_contradictions(entries)
+    if twice and files.notice:
+        files.notice(
+            f"{len(twice):,} {train.kind} come more than once with different labels (such as {twice[0]}): no answer "
+            "can be right for all of them."
         )
     return record
 
@@ -120,4 +126,6 @@ def _tell_changes(
     if changes.new:
         fate = "counted to the test" if with_new else "left out (new_items counts them to the test)"
         shown = ", ".join(changes.new[:MOST_NAMED])
-        tell(f"{len(changes.new):,} {kind} came after training, such as {shown}: {fate}.")
+        copies = len(changes.copies)
+        but = f", but for {copies:,} with the same content as what was trained on" if with_new and copies else ""
+        tell(f"{len(changes.new):,} {kind} came after training, such as {shown}: {fate}{but}.")

@@ -247,9 +247,12 @@ def is_run_folder(path: Path) -> bool:
 
 def read_run_recipe(folder: str | os.PathLike[str], overrides: Mapping[str, Any] | None = None) -> Recipe:
     """The recipe of a run folder; ``overrides`` as in :func:`~torchcaps.training.recipes.recipe_from_values`."""
-    from torchcaps.training.recipes import recipe_from_file
+    from torchcaps.training.recipes import read_values, recipe_from_values
 
     path = _require_own_file(Path(folder), RECIPE)
     if not path.is_file():
         raise RunError(f"{folder} is not a run folder: it has no {RECIPE}.")
-    return recipe_from_file(path, overrides)
+    values = read_values(path)
+    if "units" not in values.get("text", {}):  # of 0.1, whose runs go on with what they took for words
+        values = {**values, "text": {**values.get("text", {}), "units": "words"}}
+    return recipe_from_values(values, overrides)

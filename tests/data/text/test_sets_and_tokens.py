@@ -7,8 +7,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from torchcaps.data.dataset import Files
+from torchcaps.data.datasets.text_benchmarks import MovieReviewsMini
 from torchcaps.data.text.sets import TextSet
-from torchcaps.data.text.tokens import tokenize
+from torchcaps.data.text.tokens import find_scripts, tokenize
 from torchcaps.errors import DataError
 
 TEXTS = (("so", "so"), (), ("good",))
@@ -90,6 +92,66 @@ def test_without_words_there_are_no_tokens(text):
 
 def test_capitals_can_be_kept():
     assert tokenize("Who is Popeye DON'T", lower=False) == ("Who", "is", "Popeye", "DO", "N'T")
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        (
+            "我用iPhone 15拍照，真的很好！",
+            "我 用 iphone 15 拍 照 , 真 的 很 好 !",
+        ),  # Chinese, Latin, digits, wide signs
+        ("這部電影（2024年）不好看。", "這 部 電 影 ( 2024 年 ) 不 好 看"),
+        ("東京タワーはすごい！", "東 京 タ ワ ー は す ご い !"),  # kanji, katakana with its long vowel, hiragana
+        ("ｶﾞｷﾞ か\u3099 々〆", "ｶﾞ ｷﾞ が 々 〆"),
+        ("ผมกินข้าว ที่บ้านน้ำ", "ผ ม กิ น ข้ า ว ที่ บ้ า น น้ำ"),  # Thai: vowels and tones with their letter
+        ("ພາສາລາວ", "ພ າ ສ າ ລ າ ວ"),
+        ("ភាសាខ្មែរ", "ភា សា ខ្មែ រ"),  # Khmer: a consonant below another one
+        ("မြန်မာ ကမ္ဘာ", "မြ န် မာ က မ္ဘာ"),
+        ("한국어 문장은 띄어쓰기가 있다.", "한국어 문장은 띄어쓰기가 있다"),  # Korean has spaces
+        ("it's很好, don't!", "it 's 很 好 , do n't !"),
+        ("好😀很❤️好 👍🏽", "好 很 好"),
+        ("葛\U000e0100城", "葛 城"),  # another form of the same character
+        ("𠮷野家", "𠮷 野 家"),
+        ("हिन्दी and Ελληνικά", "हिन्दी and ελληνικά"),
+    ],
+)
+def test_scripts_without_spaces_are_read_by_characters(text, tokens):
+    assert tokenize(text) == tuple(tokens.split())
+    assert tokenize(" ".join(tokenize(text))) == tokenize(text)
+
+
+def test_words_are_what_they_were():
+    assert tokenize("我用iPhone 15拍照，好！", units="words") == ("我用iphone", "15拍照", "好")
+    assert tokenize("我 喜欢 东京", units="words") == ("我", "喜欢", "东京")
+
+
+def test_every_script_can_be_read_by_characters():
+    assert tokenize("It's 你好!", units="characters") == ("i", "t", "'", "s", "_", "你", "好", "_", "!")
+    assert tokenize("Cre\u0300me 한국", False, "characters") == ("C", "r", "è", "m", "e", "_", "한", "국")
+    assert tokenize("กิน हिन्दी", units="characters") == ("กิ", "น", "_", "हि", "न्", "दी")
+    assert tokenize(" ... ", units="characters") == ()
+    with pytest.raises(DataError, match="auto, words, characters, got 'syllables'") as caught:
+        tokenize("a", units="syllables")
+    assert caught.value.option == "text.units"
+
+
+@given(st.text(st.characters(max_codepoint=0x0DFF)))
+def test_scripts_with_spaces_are_read_as_before(text):
+    assert tokenize(text) == tokenize(text, units="words")
+
+
+def test_the_english_sentences_are_read_as_before():
+    for split in ("train", "test"):
+        texts = MovieReviewsMini().load(split).texts
+        assert texts == MovieReviewsMini().load(split, Files(units="words")).texts
+        assert not any(find_scripts(text) for text in texts)
+
+
+def test_scripts_are_found():
+    assert find_scripts(("a", "好")) == {"Chinese or Japanese"}
+    assert find_scripts(("กิ", "か")) == {"Thai", "Chinese or Japanese"}
+    assert find_scripts(("한국어", "हिन्दी")) == set()
 
 
 def test_ten_thousand_words():

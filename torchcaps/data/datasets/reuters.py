@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-import torch
-
 from torchcaps.data.dataset import Files
 from torchcaps.data.datasets.text_benchmarks import TextBenchmark
+from torchcaps.data.labels import make_flags
+from torchcaps.data.options import Units
 from torchcaps.data.registry import register_dataset
 from torchcaps.data.text.sets import TextSet, read_utf8
 from torchcaps.data.text.tokens import tokenize
@@ -49,7 +49,7 @@ class ReutersNews(TextBenchmark):
 
     def read_split(self, split: str, files: Files, lower: bool) -> TextSet:
         """The documents of a split, in the order of the files."""
-        return _label_texts(self.choose_documents(split, files), self.class_names, lower)
+        return _label_texts(self.choose_documents(split, files), self.class_names, lower, files.units)
 
     def choose_documents(self, split: str, files: Files) -> list[Document]:
         """The documents of a split."""
@@ -107,12 +107,9 @@ def _read_documents(path: Path) -> list[Document]:
     return [_read_document(line, number, path) for number, line in lines if line.strip()]
 
 
-def _label_texts(entries: list[Document], class_names: tuple[str, ...], lower: bool) -> TextSet:
-    column = {name: index for index, name in enumerate(class_names)}
-    labels = torch.zeros(len(entries), len(class_names), dtype=torch.bool)
-    for row, (_, names) in enumerate(entries):
-        labels[row, [column[name] for name in names]] = True
-    return TextSet(tuple(tokenize(text, lower) for text, _ in entries), labels, class_names)
+def _label_texts(entries: list[Document], class_names: tuple[str, ...], lower: bool, units: Units) -> TextSet:
+    labels = make_flags([tuple(names) for _, names in entries], class_names)
+    return TextSet(tuple(tokenize(text, lower, units) for text, _ in entries), labels, class_names)
 
 
 def _read_document(line: str, number: int, path: Path) -> Document:

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from torchcaps.data.dataset import Files, TextDataset
 from torchcaps.data.files import data_folders, find_file
+from torchcaps.data.options import Units
 from torchcaps.data.randomness import numbered_seed, random_bits
 from torchcaps.data.registry import register_dataset
 from torchcaps.data.text.sets import TextSet, read_content
@@ -76,7 +77,7 @@ class TextBenchmark(TextDataset):
 
     def read_split(self, split: str, files: Files, lower: bool) -> TextSet:
         """The texts of a split that there is."""
-        return read_lines(self.require_file(split, files), self.class_names, lower)
+        return read_lines(self.require_file(split, files), self.class_names, lower, files.units)
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ class FoldedBenchmark(TextBenchmark):
 
     def read_split(self, split: str, files: Files, lower: bool) -> TextSet:
         """The fold, or all but the fold."""
-        whole = read_lines(self.require_file("all", files), self.class_names, lower)
+        whole = read_lines(self.require_file("all", files), self.class_names, lower, files.units)
         tested = fold_numbers(whole.labels, self.fold_seed) == self.fold
         return whole[tested if split == "test" else ~tested]
 
@@ -117,7 +118,7 @@ class MovieReviewsMini(TextDataset):
         """See :class:`~torchcaps.data.dataset.TextDataset`."""
         self.check_split(split)
         with resources.as_file(resources.files("torchcaps.data.text").joinpath(MINI_FILE)) as path:
-            whole = read_lines(path, POLARITY, self.lower if lower is None else lower)
+            whole = read_lines(path, POLARITY, self.lower if lower is None else lower, files.units)
         chosen = torch.arange(len(whole)) < MINI_TRAIN
         return whole[chosen if split == "train" else ~chosen]
 
@@ -238,7 +239,7 @@ def fold_numbers(labels: Tensor, seed: int, folds: int = FOLDS) -> Tensor:
     return numbers
 
 
-def read_lines(path: Path, class_names: tuple[str, ...], lower: bool = True) -> TextSet:
+def read_lines(path: Path, class_names: tuple[str, ...], lower: bool = True, units: Units = "auto") -> TextSet:
     """A file with a class number, a space and a sentence on every line; UTF-8, or else Latin-1 (both are about)."""
     content = read_content(path)
     try:
@@ -258,6 +259,6 @@ def read_lines(path: Path, class_names: tuple[str, ...], lower: bool = True) -> 
                 f"line {number} of {path} has the label {label[:40]}, expected 0 … {len(class_names) - 1} for "
                 f"{', '.join(class_names)}."
             )
-        texts.append(tokenize(sentence, lower))
+        texts.append(tokenize(sentence, lower, units))
         labels.append(int(label))
     return TextSet(tuple(texts), torch.tensor(labels, dtype=torch.int64), class_names)

@@ -2,38 +2,61 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
+import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
-
 from torchcaps.data.dataset import Files, TextDataset
 from torchcaps.data.images import check_split
-from torchcaps.data.items import Entry, list_text_items
-from torchcaps.data.splits import SPLITS, choose_from_sets, list_set_entries
-from torchcaps.data.text.sets import TextSet, read_utf8
+from torchcaps.data.items import Entry, Item, list_text_items
+from torchcaps.data.labels import LABEL, LABELS, check_separator, join_labels, name_label_classes, number_label_names
+from torchcaps.data.splits import NO_TEST, SPLITS, choose_entries
+from torchcaps.data.text.rows import MOST_NAMED, SUFFIXES, TextColumns, TextRow, TextTable, read_table
+from torchcaps.data.text.sets import TextSet
 from torchcaps.data.text.tokens import tokenize
 from torchcaps.errors import DataError
 
-SUFFIXES = (".csv", ".tsv", ".jsonl")
-DELIMITERS = ",;\t"
+OTHER_SUFFIXES = {
+    ".txt": "A file of plain text says nothing of labels: make a .csv of it whose first line is text,label, or a "
+    '.jsonl with a line {"text": …, "label": …} for each text.',
+    ".json": 'Put every object on a line of its own, {"text": …, "label": …}, and call it .jsonl.',
+    ".ndjson": "Call it .jsonl.",
+    ".xlsx": "Save the sheet as CSV UTF-8, with a first line that names the columns.",
+    ".xls": "Save the sheet as CSV UTF-8, with a first line that names the columns.",
+    ".ods": "Save the sheet as CSV in UTF-8, with a first line that names the columns.",
+    ".parquet": "Write it as CSV, such as with pandas.read_parquet(…).to_csv(…, index=False).",
+}
+"""Files that people keep texts in and that are not read, and what to do with each."""
+MOST_LOOKED_AT = 100
+"""Files of a folder, to see what it holds."""
 
 
-class _Row(NamedTuple):
-    text: str
-    label: str
-    line: int
+class _Parts(NamedTuple):
+    """All rows of a user's data: "train" and "test", or "" if it is not yet cut into these."""
 
+    tables: dict[str, TextTable]
 
-class _Columns(NamedTuple):
-    text: str
-    label: str
+    @property
+    def several(self) -> bool:
+        """Whether a text may have any number of labels."""
+        return any(table.several for table in self.tables.values())
+
+    @property
+    def rows(self) -> list[TextRow]:
+        return [row for table in self.tables.values() for row in table.rows]
+
+    def list_entries(self) -> list[Entry]:
+        """By their content; nothing is split into words for it."""
+        entries = []
+        for part, table in self.tables.items():
+            names = [f"{part} line {row.line}".strip() for row in table.rows]
+            for item, row in zip(list_text_items((row.text for row in table.rows), names), table.rows, strict=True):
+                labels = row.labels if self.several else None
+                entries.append(Entry(item.key, item.name, join_labels(row.labels), part, labels))
+        return entries
 
 
 @dataclass(frozen=True)
@@ -44,11 +67,16 @@ class TextFile(TextDataset):
         path: the file or folder, see :func:`read_text_file`.
         text_column: where the texts are.
         label_column: where the labels are.
+        label_separator: between several labels of a text, such as "|".
     """
 
     path: str
     text_column: str = "text"
-    label_column: str = "label"
+    label_column: str = LABEL
+    label_separator: str | None = None
+
+    def __post_init__(self) -> None:
+        check_separator(self.label_separator)
 
     @property
     def title(self) -> str:
@@ -68,6 +96,7 @@ class TextFile(TextDataset):
             split,
             text_column=self.text_column,
             label_column=self.label_column,
+            label_separator=self.label_separator,
             class_names=class_names,
             lower=lower is not False,
             files=files,
@@ -75,8 +104,8 @@ class TextFile(TextDataset):
 
     def list_entries(self, class_names: tuple[str, ...] | None = None) -> list[Entry]:
         """See :class:`~torchcaps.data.dataset.Dataset`."""
-        columns = _Columns(self.text_column, self.label_column)
-        return list_set_entries(_read_sets(Path(self.path), columns, class_names, lower=True))
+        columns = TextColumns(self.text_column, self.label_column, self.label_separator)
+        return _read_parts(Path(self.path), columns).list_entries()
 
     def judged_split(self) -> str:
         """See :class:`~torchcaps.data.dataset.Dataset`."""
@@ -88,57 +117,79 @@ def read_text_file(
     split: str,
     *,
     text_column: str = "text",
-    label_column: str = "label",
+    label_column: str = LABEL,
+    label_separator: str | None = None,
     class_names: Sequence[str] | None = None,
     lower: bool = True,
     files: Files = Files(),
 ) -> TextSet:
-    """Read texts with one class each, from UTF-8 files.
+    """Read texts with one class each, or with any number, from UTF-8 files (or UTF-16 with its byte-order mark).
 
     A folder with ``train.csv`` and ``test.csv`` (or ``.tsv``, ``.jsonl``) has the splits; of a single file about
     a fifth of each class is kept for the test (:func:`~torchcaps.data.splits.cut_by_content`). CSV needs a
     first line with the columns' names; the delimiter is the one of comma, semicolon and tab that makes the wanted
     columns appear; blank lines are skipped. A line of JSON lines is an object; its label may be a string, a whole
-    number, true or false. Other columns are ignored. Texts are split by :func:`~torchcaps.data.text.tokens.tokenize`;
-    an empty one, or one without any word, is kept as the empty tuple.
+    number, true or false, or a list of these. Other columns are ignored, and told. Texts are split by
+    :func:`~torchcaps.data.text.tokens.tokenize`; an empty one, or one without any word, is kept as the empty tuple.
+
+    A text may have any number of labels, also none, if ``label_separator`` is given, if the column is called ``labels``
+    (whose cells are split at ``|``) and some text has none or several, or if a label of JSON lines is a list.
 
     Args:
         path: the file or folder.
         split: "train", "test" or "all".
         text_column: where the texts are.
-        label_column: where the labels are.
+        label_column: where the labels are; a file without ``label`` may have ``labels``.
+        label_separator: between the labels of a text, such as "|".
         class_names: which number each class has, for a model that is trained already; without it, the labels of
             training, sorted: as numbers if all are numbers, else alphabetically.
         lower: make texts lower case.
-        files: has the split that a run recorded, if it did.
+        files: has the split that a run recorded, if it did, what texts are split into, and who is told.
 
     Returns:
-        The texts of the split in the order of the file, labels int64 ``[N]``.
+        The texts of the split in the order of the file, labels int64 ``[N]``, or bool ``[N, K]`` where a text may have
+        any number of the K classes.
 
     Raises:
         DataError: a file is not as described; the message says what to do.
     """
     check_split(split)
-    path, columns = Path(path), _Columns(text_column, label_column)
-    return choose_from_sets(_read_sets(path, columns, class_names, lower), split, files, path, "text")
+    check_separator(label_separator)
+    path = Path(path)
+    parts = _read_parts(path, TextColumns(text_column, label_column, label_separator))
+    entries, rows = parts.list_entries(), parts.rows
+    chosen = choose_entries(entries, split, files)
+    if not chosen and split == "test":
+        raise DataError(NO_TEST.format(path, "text", "texts"))
+    # All is checked also when training is asked for: an error should come before the training, not after. Only what
+    # came after a run has recorded its data may be of other classes.
+    known = range(len(rows)) if files.record is None else files.record.find_known(entries)
+    training = [number for number in known if entries[number].part != "test"]
+    labels = [label for number in training for label in rows[number].labels]
+    names = name_label_classes(labels, class_names, path, "texts")
+    _check_known(parts, names, known if files.record is None else chosen, path)
+    if split == "train" and files.notice:
+        _tell_columns(parts, path, text_column, files.notice)
+    picked = [rows[number] for number in chosen]
+    tokens = tuple(tokenize(row.text, lower, files.units) for row in picked)
+    numbered = number_label_names([row.labels for row in picked], names, parts.several)
+    items = tuple(Item(entries[number].key, entries[number].name) for number in chosen)
+    return TextSet(tokens, numbered, names, items)
 
 
-def _read_sets(path: Path, columns: _Columns, class_names: Sequence[str] | None, lower: bool) -> dict[str, TextSet]:
-    """The texts of "train" and "test", or of "" if they are not yet cut into these."""
+def _read_parts(path: Path, columns: TextColumns) -> _Parts:
     if not path.exists():
         raise DataError(f"there is no file or folder {path}. Give a .csv or .jsonl file, or a folder with train.csv.")
-    # Both splits are read also when training is asked for: an error should come before the training, not after.
-    parts = {part: _read_rows(file, columns) for part, file in _find_files(path).items()}
-    training = parts.get("", parts.get("train", []))
-    names = name_text_classes([row.label for row in training], class_names, path)
-    return {part: _make_text_set(rows, names, part, path, lower) for part, rows in parts.items()}
+    return _Parts({part: read_table(file, columns) for part, file in _find_files(path).items()})
 
 
 def _find_files(path: Path) -> dict[str, Path]:
     """The files of "train" and "test", or one of "" that is not yet cut into these."""
     if not path.is_dir():
-        if path.suffix.lower() not in SUFFIXES:
-            raise DataError(f"{path} must end in {', '.join(SUFFIXES)}, so that its format is known. Rename it.")
+        suffix = path.suffix.lower()
+        if suffix not in SUFFIXES:
+            advice = OTHER_SUFFIXES.get(suffix, "Rename it.")
+            raise DataError(f"{path} must end in {', '.join(SUFFIXES)}, so that its format is known. {advice}")
         return {"": path}
     files = {}
     for split in SPLITS:
@@ -153,142 +204,56 @@ def _find_files(path: Path) -> dict[str, Path]:
     return files
 
 
-def _read_rows(path: Path, columns: _Columns) -> list[_Row]:
-    content = read_utf8(path)
-    rows = (
-        _read_json_rows(content, path, columns)
-        if path.suffix.lower() == ".jsonl"
-        else _read_csv_rows(content, path, columns)
-    )
-    if not rows:
-        raise DataError(f"{path} has a header but no texts. Add a line for each text.")
-    return rows
-
-
-def _guess_delimiter(line: str, columns: _Columns) -> str:
-    """The delimiter that shows most of the wanted columns, then most columns at all, in the header."""
-
-    def score(delimiter: str) -> tuple[int, int]:
-        try:
-            header = next(csv.reader([line], delimiter=delimiter), [])
-        except csv.Error:  # a field that is too long: with this delimiter it is no header
-            return 0, 0
-        return sum(column in header for column in columns), len(header)
-
-    return max(DELIMITERS, key=score)
-
-
-def _read_csv_rows(content: str, path: Path, columns: _Columns) -> list[_Row]:
-    content = content.lstrip("\n")
-    delimiter = _guess_delimiter(content.split("\n", 1)[0], columns)
-    reader = csv.reader(io.StringIO(content, newline=""), delimiter=delimiter, strict=True)
-    rows = []
+def explain_text_folder(path: Path) -> str | None:
+    """What to do with a folder that holds texts in a way that is not read; None for any other folder."""
     try:
-        header = next(reader)
-        places = [_find_column(header, column, path) for column in columns]
-        for row in reader:
-            if not row:
-                continue
-            if len(row) != len(header):
-                raise DataError(
-                    f"line {reader.line_num} of {path} has {len(row)} fields, the header has {len(header)}. Put texts "
-                    'that hold the delimiter or quotes into "double quotes".'
-                )
-            text, label = (row[place] for place in places)
-            line = reader.line_num
-            rows.append(_Row(text, _require_label(label.strip(), line, path, columns.label), line))
-    except csv.Error as error:
-        raise DataError(
-            f"{path} is no proper CSV at line {reader.line_num}: {error}. Is a quote not closed? Texts of more than "
-            f"{csv.field_size_limit():,} characters go into a .jsonl file."
-        ) from error
-    return rows
-
-
-def _find_column(header: list[str], column: str, path: Path) -> int:
-    if header.count(column) != 1:
-        number = "no column" if column not in header else "more than one column"
-        raise DataError(
-            f"{path} has {number} {column!r}; its columns are {', '.join(map(repr, header))}. Give text_column and "
-            "label_column, or rename them in the file."
+        entries = sorted(path.iterdir())[:MOST_LOOKED_AT]
+        folders = [entry for entry in entries if entry.is_dir()]
+        inside = [file for folder in folders for file in itertools.islice(folder.iterdir(), MOST_LOOKED_AT)]
+    except OSError:  # which is told when its content is wanted
+        return None
+    tables = [entry.name for entry in entries if entry.suffix.lower() in SUFFIXES and entry not in folders]
+    if tables and len(tables) == len(entries):
+        return f"give the path of {tables[0]} itself, or call the files train.csv and test.csv."
+    if inside and all(file.suffix.lower() == ".txt" for file in inside):
+        return (
+            "it has a file for each text. Write them into one .csv whose first line is text,label, with a line for "
+            "each of them."
         )
-    return header.index(column)
+    return None
 
 
-def _require_label(label: str, line: int, path: Path, column: str) -> str:
-    if not label:
-        raise DataError(f"line {line} of {path} has no label in the column {column!r}. Add it or delete the line.")
-    return label
-
-
-def _read_json_rows(content: str, path: Path, columns: _Columns) -> list[_Row]:
-    rows = []
-    for number, line in enumerate(content.split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            entry = json.loads(line)
-        except (ValueError, RecursionError) as error:
+def _check_known(parts: _Parts, names: tuple[str, ...], numbers: Iterable[int], path: Path) -> None:
+    """Refuse labels that are no class, among the rows of these numbers."""
+    rows, wanted, first = parts.rows, set(numbers), 0
+    for part, table in parts.tables.items():
+        here = [rows[number] for number in range(first, first + len(table.rows)) if number in wanted]
+        first += len(table.rows)
+        unknown = sorted({label for row in here for label in row.labels} - set(names))
+        if unknown:
+            shown = f"the {part} file" if part else "the file"
             raise DataError(
-                f"line {number} of {path} is no JSON: {error}. Every line must be an object of its own."
-            ) from error
-        rows.append(_read_json_row(entry, number, path, columns))
-    return rows
+                f"{path}: {shown} has classes that training does not know: {', '.join(unknown[:5])}; known are "
+                f"{', '.join(names[:10])}. Add texts of these classes to training or take them out."
+            )
 
 
-def _read_json_row(entry: object, line: int, path: Path, columns: _Columns) -> _Row:
-    if not isinstance(entry, dict):
-        raise DataError(f"line {line} of {path} must be a JSON object with {', '.join(columns)}, got {entry!r:.60}.")
-    text, label = entry.get(columns.text), entry.get(columns.label)
-    if columns.text not in entry:
-        _find_column(list(entry), columns.text, path)
-    if not isinstance(text, str):
-        raise DataError(f"{columns.text!r} in line {line} of {path} must be a string, got {text!r:.60}.")
-    if label is None:
-        there = ", ".join(map(repr, entry))
-        raise DataError(
-            f"line {line} of {path} has no label in {columns.label!r}; it has {there}. Add it or delete the line."
+def _tell_columns(parts: _Parts, path: Path, text_column: str, tell: Callable[[str], None]) -> None:
+    """What is read of the files, where that could be taken otherwise."""
+    unread = list(dict.fromkeys(name for table in parts.tables.values() for name in table.unread))
+    label = next(iter(parts.tables.values())).label
+    if unread:
+        shown = ", ".join(map(repr, unread[:MOST_NAMED])) + (", …" if len(unread) > MOST_NAMED else "")
+        tell(f"Of {path} the columns {text_column!r} and {label!r} are read; left out: {shown}.")
+    if parts.several:
+        each = [row.labels for row in parts.rows]
+        names = sorted({name for labels in each for name in labels})
+        shown = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
+        none = sum(1 for labels in each if not labels)
+        more = f", {none:,} have none" if none else ""
+        tell(
+            f"A text of {path} may have any number of {len(names):,} labels ({shown}): "
+            f"{sum(map(len, each)) / len(each):.2f} on average{more}."
         )
-    if not isinstance(label, str | int):  # true and false are integers too
-        raise DataError(
-            f"{columns.label!r} in line {line} of {path} must be a string or a whole number, got {label!r:.60}."
-        )
-    named = json.dumps(label) if isinstance(label, bool) else str(label).strip()
-    return _Row(text, _require_label(named, line, path, columns.label), line)
-
-
-def name_text_classes(labels: Sequence[str], given: Sequence[str] | None, where: object) -> tuple[str, ...]:
-    """The names of the classes: those given, else the labels, sorted: as numbers if all are numbers."""
-    present = set(labels)
-    if given is None and len(present) == 1:
-        raise DataError(
-            f"{where} has one class only: {min(present)!r}; a classifier needs at least two. Add texts of another "
-            "class."
-        )
-    if given is not None:
-        if len(given) < 2 or len(set(given)) < len(given):
-            raise DataError(f"class_names must be two or more different ones, got {list(given)}.")
-        return tuple(given)
-    if all(_whole_number(label) for label in present):
-        return tuple(sorted(present, key=lambda label: (int(label), label)))
-    return tuple(sorted(present))
-
-
-def _whole_number(label: str) -> bool:
-    digits = label.removeprefix("-")
-    return digits.isascii() and digits.isdigit() and len(digits) < 19
-
-
-def _make_text_set(rows: list[_Row], names: tuple[str, ...], part: str, path: Path, lower: bool) -> TextSet:
-    number = {name: index for index, name in enumerate(names)}
-    unknown = sorted({row.label for row in rows} - set(names))
-    if unknown:
-        shown = f"the {part} file" if part else "the file"
-        raise DataError(
-            f"{path}: {shown} has classes that training does not know: {', '.join(unknown[:5])}; known are "
-            f"{', '.join(names[:10])}. Add texts of these classes to training or take them out."
-        )
-    labels = torch.tensor([number[row.label] for row in rows], dtype=torch.int64)
-    where = [f"{part or path.name} line {row.line}" for row in rows]
-    items = list_text_items((row.text for row in rows), where)
-    return TextSet(tuple(tokenize(row.text, lower) for row in rows), labels, names, items)
+    elif label == LABELS:
+        tell(f"Every text of {path} has exactly one label in {label!r}, so the classes exclude each other.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -62,6 +63,11 @@ class Vocabulary:
     def token_ids(self) -> dict[str, int]:
         """The id of every word."""
         return {word: token_id for token_id, word in enumerate(self.words, FIRST)}
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Another one for other words, or for the same in another order."""
+        return hashlib.sha256("\n".join(self.words).encode("utf-8", "surrogatepass")).hexdigest()
 
     def encode(self, tokens: Sequence[str]) -> list[int]:
         """The id of every token. An empty text becomes one unknown word: a model needs a position to look at."""

@@ -61,7 +61,8 @@ def measure_answers(scores: Tensor, labels: Tensor, class_names: tuple[str, ...]
 
     Where an item has one label there is a confusion matrix, a row for each label and a column for each answer; for
     several objects the share of them that is found; for any number of labels the exact match, and precision, recall
-    and F1 over all decisions (micro) and as means over the items (samples). What is never said has precision 0.
+    and F1 over all decisions (micro) and as means over the items (samples). What is never said has precision 0; an item
+    without labels for which nothing is said has all three 1.
 
     Shapes:
         scores ``[N, K]`` as probabilities; labels ``[N]``, ``[N, M]``, or flags bool ``[N, K]``.
@@ -103,8 +104,9 @@ def _measure_labels(chosen: Tensor, flags: Tensor) -> dict[str, float]:
     kinds = {"precision": binary_precision, "recall": binary_recall, "f1": binary_f1_score}
     pair = chosen.int(), flags.int()
     overall = {name: float(measure(*pair)) for name, measure in kinds.items()}
+    neither = ~(chosen | flags).any(dim=1)  # nothing is there and nothing is said, which is right
     return overall | {
-        f"{name}_of_samples": float(measure(*pair, multidim_average="samplewise").mean())
+        f"{name}_of_samples": float(measure(*pair, multidim_average="samplewise").masked_fill(neither, 1).mean())
         for name, measure in kinds.items()
     }
 

@@ -11,7 +11,9 @@ import torch
 from torch import nn
 
 from torchcaps.data.dataset import Dataset, Files, Kind, TextDataset
+from torchcaps.data.options import UNITS, Units
 from torchcaps.data.sources import text_sources
+from torchcaps.data.text.notices import tell_losses
 from torchcaps.data.text.sets import TextSet
 from torchcaps.data.text.texts import Texts
 from torchcaps.data.text.tokens import tokenize
@@ -40,6 +42,8 @@ class TextTask(Task):
         lower: texts are made lower case.
         multi_label: a text may have any number of classes.
         vocabulary: the words that are known, kept in a file of its own.
+        units: what texts are split into.
+        fingerprint: of the words that the weights are for; None where nobody wrote it down.
     """
 
     kind: ClassVar[Kind] = "texts"
@@ -52,6 +56,8 @@ class TextTask(Task):
     lower: bool = True
     multi_label: bool = False
     vocabulary: Vocabulary | None = None
+    units: Units = "auto"
+    fingerprint: str | None = None
 
     @property
     def input_shape(self) -> tuple[int, int]:
@@ -77,8 +83,9 @@ class TextTask(Task):
         if covered is not None and files.notice:
             files.notice(f"{text.vectors} has {covered:,} of the {len(vocabulary.words):,} words.")
         task = cls(
-            train.class_names, len(vocabulary), vectors.shape[1], max_length, texts.lower, train.multi_label, vocabulary
-        )
+            train.class_names, len(vocabulary), vectors.shape[1], max_length, texts.lower, train.multi_label,
+            vocabulary, text.units,
+        )  # fmt: skip
 
         def begin(model: nn.Module) -> None:
             model.load_vectors(vectors)  # type: ignore[operator] # every model that reads words has it
@@ -87,6 +94,7 @@ class TextTask(Task):
 
     def to_header(self) -> dict[str, Any]:
         """See :class:`Task`."""
+        known = self.fingerprint if self.vocabulary is None else self.vocabulary.fingerprint
         return {
             "reads": "words",
             "words": self.words,
@@ -95,6 +103,8 @@ class TextTask(Task):
             "longest": self.max_length,
             "lower": self.lower,
             "multi_label": self.multi_label,
+            **({} if self.units == "words" else {"units": self.units}),  # 0.1 knew words alone
+            **({} if known is None else {"vocabulary": known}),
         }
 
     @classmethod
@@ -104,7 +114,11 @@ class TextTask(Task):
         lower, multi_label = (
             bool(read_value(values, key, bool, default)) for key, default in (("lower", True), ("multi_label", False))
         )
-        return cls(read_class_names(values), words, size, longest, lower, multi_label)
+        units, known = read_value(values, "units", str, "words"), read_value(values, "vocabulary", str, "")
+        if units not in UNITS:
+            raise RunError(f"units must be one of {', '.join(UNITS)}, got {units!r:.60}.")
+        names = read_class_names(values)
+        return cls(names, words, size, longest, lower, multi_label, None, cast(Units, units), known or None)
 
     def write_files(self, folder: Path) -> None:
         """The words that the model knows, in the order of their ids."""
@@ -124,6 +138,11 @@ class TextTask(Task):
                 f"{folder / VOCABULARY} is of another model: it has {len(vocabulary)} ids, the weights beside it "
                 f"{self.words}."
             )
+        if self.fingerprint not in (None, vocabulary.fingerprint):
+            raise RunError(
+                f"{folder / VOCABULARY} is not what it was when the model was trained: a word or their order was "
+                "edited, and every word would be taken for another one. Put the file back, or train the run again."
+            )
         return replace(self, vocabulary=vocabulary)
 
     def evaluation_source(
@@ -134,13 +153,18 @@ class TextTask(Task):
             raise RunError("crops are of images; this is a text model.", option="crops")
         if dataset.kind != self.kind:
             raise RunError(f"{dataset.title} is no text, but this model reads words.")
+        files = files._replace(units=self.units)
         data = cast(TextDataset, dataset).load(split, files, self.class_names, self.lower)
-        if data.class_names != self.class_names or data.multi_label != self.multi_label:
+        if data.class_names != self.class_names or data.multi_label > self.multi_label:
+            each = "any number of labels" if data.multi_label else "one label each"
+            wanted = "any number of labels" if self.multi_label else "one label each"
             raise RunError(
-                f"{dataset.title} has texts of {', '.join(data.class_names)}, but this model was trained for "
-                f"{', '.join(self.class_names)}{' with any number of labels' if self.multi_label else ''}."
+                f"{dataset.title} has texts of {', '.join(data.class_names)} with {each}, but this model was trained "
+                f"for {', '.join(self.class_names)} with {wanted}."
             )
-        return Texts(data, self.known_words, self.max_length)
+        if files.notice:
+            tell_losses(data, self.max_length, files.notice)
+        return Texts(data.with_flags() if self.multi_label else data, self.known_words, self.max_length)
 
     def list_items(self, inputs: Any) -> list[str]:
         """A text, or several."""
@@ -157,7 +181,7 @@ class TextTask(Task):
 
     def read_items(self, items: Sequence[str]) -> Iterator[InputBatch]:
         """By length, so that little is padding. A text without any known word is read, too."""
-        tokens = tuple(tokenize(text, self.lower) for text in items)
+        tokens = tuple(tokenize(text, self.lower, self.units) for text in items)
         labels = torch.zeros((len(tokens), len(self.class_names)), dtype=torch.bool)  # which nobody looks at
         source = Texts(TextSet(tokens, labels, self.class_names), self.known_words, self.max_length)
         for part in source.evaluation_parts(torch.arange(len(tokens)), 500) if tokens else ():
