@@ -9,6 +9,7 @@ from torchcaps.data.dataset import Files, ImageDataset, TextDataset
 from torchcaps.data.images import ImageSet, ImageSource
 from torchcaps.data.options import DataOptions, TextOptions
 from torchcaps.data.preparation import Augmentation, Preparation
+from torchcaps.data.sampling import find_strata
 from torchcaps.data.splits import ItemSet, cut_validation, rank_by_content
 from torchcaps.data.text.texts import Texts
 from torchcaps.data.text.vocabulary import Vocabulary
@@ -101,7 +102,7 @@ def _cut_validation(data: ItemSet, classes: Tensor, part: float, seed: int, file
         return cut_validation(classes, part, seed)
     if files.record is not None:
         return files.record.cut_validation(data.items)
-    labels = [str(label) for label in classes.tolist()]
+    labels = [str(label) for label in find_strata(data.labels).tolist()]
     aside = rank_by_content([item.key for item in data.items], labels, part, f"validation {seed}")
     return (~aside).nonzero()[:, 0], aside.nonzero()[:, 0]
 
