@@ -89,7 +89,10 @@ def describe_unanswered(unanswered: Mapping[str, int], kind: str) -> str | None:
     """A sentence on the classes that are there and were never answered, with how many items have them; None if none."""
     if not unanswered:
         return None
-    shown = _list_names([f"{name!r} ({count:,} {kind})" for name, count in unanswered.items()], quoted=True)
+    counted = [
+        f"{name!r} ({count:,} {kind.removesuffix('s') if count == 1 else kind})" for name, count in unanswered.items()
+    ]
+    shown = _list_names(counted, quoted=True)
     classes, were = ("class", "was") if len(unanswered) == 1 else ("classes", "were")
     return f"The {classes} {shown} {were} never answered: try {REMEDY}."
 

@@ -50,7 +50,7 @@ def draw_confusions(
     shown = axes.imshow(shares, vmin=0, vmax=1, cmap="Blues", aspect="equal")
     shown.set_rasterized(True)
     if classes <= MOST_NAMED:
-        short = [_shorten(name) for name in names]
+        short = [_shorten(name, number) for number, name in enumerate(names, 1)]
         axes.set_xticks(range(classes), short, rotation=90 if max(map(len, short)) > 3 else 0)
         axes.set_yticks(range(classes), short)
     if classes <= MOST_WRITTEN:
@@ -76,19 +76,20 @@ def draw_reliability(measures: Mapping[str, Any], colours: Mapping[str, str] = C
     top, below = figure.subplots(2, 1, sharex=True, height_ratios=(4, 1))
     middles = [(row["low"] + row["high"]) / 2 for row in rows]
     widths = [0.92 * (row["high"] - row["low"]) for row in rows]
-    top.bar(middles, [row["accuracy"] for row in rows], widths, color=colours["blue"], label="right")
+    top.bar(middles, [row["accuracy"] for row in rows], widths, color=colours["blue"])
     top.plot(
         [row["confidence"] for row in rows], [row["accuracy"] for row in rows], "o", ms=3.5, color=colours["orange"],
-        label="mean confidence", clip_on=False, zorder=4,
+        clip_on=False, zorder=4,
     )  # fmt: skip
     top.plot([0, 1], [0, 1], color=colours["soft"], linewidth=1, linestyle=(0, (4, 2.4)), zorder=3)
     top.set(xlim=(0, 1), ylim=(0, 1))
     title = f"Reliability: calibration error {measures['calibration_error']:.3f}"
     _decorate(top, title, "", "share that have the class" if several else "share of right answers", colours)
-    top.legend(frameon=False, fontsize=7.5, labelcolor=colours["soft"], loc="upper left")
     below.bar(middles, [row["count"] for row in rows], widths, color=colours["soft"])
-    _decorate(below, "", "score of the class" if several else "score of the answer", "cases", colours)
-    below.ticklabel_format(axis="y", style="plain")
+    of_what = "class" if several else "answer"
+    below.set_yscale("log")
+    below.set_ylim(bottom=0.5)  # so that a single case is seen
+    _decorate(below, "", f"score of the {of_what}; dots are at the mean score of a bar", "cases", colours)
     return figure
 
 
@@ -128,8 +129,13 @@ def _decorate(axes: Axes, title: str, x_label: str, y_label: str, colours: Mappi
         axes.set_axisbelow(True)
 
 
-def _shorten(name: str) -> str:
-    """A name that has room, in which matplotlib sees no formula."""
+def _shorten(name: str, number: int) -> str:
+    """A name that has room, in which matplotlib sees no formula; the class's number if the font lacks its letters."""
+    from matplotlib import font_manager
+
+    font = font_manager.get_font(font_manager.findfont("DejaVu Sans"))  # which comes with matplotlib
+    if not all(font.get_char_index(ord(letter)) for letter in name):
+        return f"#{number}"
     short = name if len(name) <= MOST_LETTERS else f"{name[: MOST_LETTERS - 1]}…"
     return short.replace("$", r"\$")
 
