@@ -80,6 +80,9 @@ class LossOptions:
                 f"loss.margin_schedule is of the spread loss, and loss.kind is {self.kind}.", "loss.margin_schedule"
             )
         weights = self.class_weights
+        if isinstance(weights, dict):  # YAML reads the class 3 as a number
+            weights = {str(name) if type(name) is int else name: weight for name, weight in weights.items()}
+            self.class_weights = weights
         fits = weights in ("none", "balanced") if not isinstance(weights, dict) else _are_weights(weights)
         rule = "must be none, balanced, or a positive number for some classes by name, such as {cat: 3}"
         _require(fits, "loss.class_weights", rule, weights)
