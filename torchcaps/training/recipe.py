@@ -79,7 +79,7 @@ class LossOptions:
             raise RecipeError(
                 f"loss.margin_schedule is of the spread loss, and loss.kind is {self.kind}.", "loss.margin_schedule"
             )
-        weights = self.class_weights
+        weights: Any = self.class_weights
         if isinstance(weights, dict):  # YAML reads the class 3 as a number
             weights = {str(name) if type(name) is int else name: weight for name, weight in weights.items()}
             self.class_weights = weights
