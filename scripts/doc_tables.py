@@ -2,7 +2,8 @@
 
 docs/performance.md from results/routing.csv and results/matrix_capsnet.csv, docs/models.md from results/viewpoints.csv,
 docs/text.md from results/text.csv, docs/explorer.md from results/pretrained.csv, results/iterations.csv and
-results/explorer.csv, docs/training.md and a line of the README from results/training.csv and results/busy.csv,
+results/explorer.csv, docs/training.md and a line of the README from results/training.csv, results/busy.csv and
+results/imbalance.csv,
 docs/pytorch.md from results/pytorch.csv, docs/experiments.md from results/reproduce/. The tests compare them.
 """
 
@@ -61,6 +62,25 @@ def busy() -> str:
     """What another program costs a training."""
     lines = ["| | |", "| --- | --- |"]
     return "\n".join([*lines, *(f"| {row['what']} | {float(row['measured']):.2f}× |" for row in rows("busy.csv"))])
+
+
+def imbalance() -> str:
+    """A rare digit among common ones: how much of it is found, by what is done about it."""
+    found: dict[tuple[str, ...], list[dict[str, str]]] = {}
+    for row in rows("imbalance.csv"):
+        found.setdefault(tuple(row[key] for key in ("classes", "common", "rare", "epochs", "remedy")), []).append(row)
+    lines = [
+        "| digits | images of each, of the 8 | epochs | remedy | seeds | recall of the 8, % | precision, % "
+        "| accuracy, % | balanced accuracy, % | told |",
+        "| --- |" + " --- |" * 9,
+    ]
+    columns = ("recall_of_rare", "precision_of_rare", "accuracy", "balanced_accuracy")
+    for (classes, common, rare, epochs, remedy), runs in found.items():
+        numbers = [spread([float(row[f"{column}_percent"]) for row in runs]) for column in columns]
+        told = [when for when in ("before", "after") if all(row[f"told_{when}"] == "True" for row in runs)]
+        cells = (classes, f"{int(common):,}, {rare}", epochs, remedy, str(len(runs)), *numbers, ", ".join(told))
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def spread(values: list[float]) -> str:
@@ -245,6 +265,7 @@ def main() -> None:
     put("docs/explorer.md", "iterations", iterations())
     put("docs/explorer.md", "explorer", bars("explorer.csv"))
     put("docs/training.md", "busy", busy())
+    put("docs/training.md", "imbalance", imbalance())
     put("docs/reliability.md", "soak", soak())
     put("docs/pytorch.md", "matrix", transforms())
     put("docs/text.md", "text-time", text_time())

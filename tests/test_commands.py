@@ -210,3 +210,18 @@ def test_bars_are_for_people_and_leave_stdout_to_the_numbers(tmp_path, capsys, m
     assert "epoch 1/1" in shown
     assert call("evaluate", str(tmp_path / "run"), "--json") == 0
     assert json.loads(capsys.readouterr().out)["images"] == 1000
+
+
+def test_evaluate_shows_what_accuracy_hides_and_draws_it(tmp_path, capsys):
+    words = ("evaluate", "mnist", "--data", "mnist-mini")
+    assert call(*words, "--pictures", str(tmp_path / "new" / "folder")) == 0
+    shown = capsys.readouterr()
+    assert "balanced accuracy 99." in shown.out
+    assert "macro F1 99." in shown.out
+    assert "top-3" in shown.out
+    assert "calibration error 0.0" in shown.out
+    assert "reliability.png" in shown.err
+    assert {path.name for path in (tmp_path / "new" / "folder").iterdir()} == {"confusion.png", "reliability.png"}
+    (tmp_path / "file").write_text("")
+    assert call(*words, "--pictures", str(tmp_path / "file")) == 2
+    assert "the pictures cannot be written" in capsys.readouterr().err

@@ -64,7 +64,7 @@ def test_a_dataset_of_torch_is_trained_on(run):
     assert result["images"] == 13
     assert result["accuracy"] == 1
     assert result["trained_on"] == 0
-    assert result["per_class"]["left"] == {"precision": 1, "recall": 1, "f1": 1, "count": 4}
+    assert result["per_class"]["left"] == {"precision": 1, "recall": 1, "f1": 1, "count": 4, "answered": 4}
     assert result["confusion_matrix"] == [[4, 0, 0], [0, 5, 0], [0, 0, 4]]
     assert json.loads((run.folder / "evaluation.json").read_text()) == result
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -13,6 +14,7 @@ from torchcaps.capsules import Capsules, require_capsules
 from torchcaps.checks import require_choice, require_finite, require_float
 from torchcaps.errors import InputError, InputTypeError
 from torchcaps.models.output import ModelOutput
+from torchcaps.plain import shorten
 from torchcaps.targets import class_flags
 
 
@@ -27,8 +29,34 @@ def _check_scores(name: str, scores: Tensor, target: Tensor) -> None:
     require_finite(name, scores)
 
 
+def _mean_of_items(losses: Tensor, target: Tensor, class_weights: Tensor | None) -> Tensor:
+    """The mean of the items' losses ``[B]``, each multiplied by the mean weight of the classes that it has."""
+    if class_weights is None or _is_flags(target):  # of flags the terms of the classes are weighted, not the items
+        return losses.mean()
+    weights = class_weights.to(losses)[target.long()].view(len(losses), -1).mean(dim=1)
+    return (weights * losses).mean()
+
+
+def _is_flags(target: Tensor) -> bool:
+    return target.dtype == torch.bool or target.is_floating_point()
+
+
+def _check_weights(class_weights: Tensor | None, classes: int) -> None:
+    if class_weights is not None and class_weights.shape != (classes,):
+        raise InputError(
+            f"class_weights must have one number for each of the {classes} classes, got shape "
+            f"{tuple(class_weights.shape)}."
+        )
+
+
 def margin_loss(
-    lengths: Tensor, target: Tensor, *, present: float = 0.9, absent: float = 0.1, down_weight: float = 0.5
+    lengths: Tensor,
+    target: Tensor,
+    *,
+    present: float = 0.9,
+    absent: float = 0.1,
+    down_weight: float = 0.5,
+    class_weights: Tensor | None = None,
 ) -> Tensor:
     r"""A present class should be longer than 0.9, an absent one shorter than 0.1.
 
@@ -44,18 +72,24 @@ def margin_loss(
         present: m⁺.
         absent: m⁻.
         down_weight: λ, so that the many absent classes do not shrink all lengths at first.
+        class_weights: w, see :class:`CapsuleLoss`; not given: all are 1.
 
     Shapes:
-        lengths ``[B, K]`` → scalar.
+        lengths ``[B, K]``, class_weights ``[K]`` → scalar.
     """
     _check_scores("lengths", lengths, target)
+    _check_weights(class_weights, lengths.shape[1])
     flags = class_flags(target, lengths.shape[1]).to(lengths.dtype)
     missing = flags * (present - lengths).clamp_min(0).square()
+    if class_weights is not None and _is_flags(target):
+        missing = missing * class_weights.to(missing)
     false = (1 - flags) * (lengths - absent).clamp_min(0).square()
-    return (missing + down_weight * false).sum(dim=1).mean()
+    return _mean_of_items((missing + down_weight * false).sum(dim=1), target, class_weights)
 
 
-def spread_loss(activations: Tensor, target: Tensor, margin: float = 0.9) -> Tensor:
+def spread_loss(
+    activations: Tensor, target: Tensor, margin: float = 0.9, *, class_weights: Tensor | None = None
+) -> Tensor:
     r"""The right class should be more active than every other one by a margin.
 
     ::
@@ -69,17 +103,19 @@ def spread_loss(activations: Tensor, target: Tensor, margin: float = 0.9) -> Ten
         activations: of the class capsules.
         target: one class index per image.
         margin: m.
+        class_weights: w, see :class:`CapsuleLoss`; not given: all are 1.
 
     Shapes:
-        activations ``[B, K]``, target ``[B]`` → scalar.
+        activations ``[B, K]``, target ``[B]``, class_weights ``[K]`` → scalar.
     """
     _check_scores("activations", activations, target)
+    _check_weights(class_weights, activations.shape[1])
     if target.dim() != 1:
         raise InputError(f"spread loss needs one class index per image, shape [batch]; got {tuple(target.shape)}.")
     flags = class_flags(target, activations.shape[1])
     right = (activations * flags).sum(dim=1, keepdim=True)  # [B, 1]
     short = (margin - (right - activations)).clamp_min(0).square()
-    return short.masked_fill(flags, 0).sum(dim=1).mean()
+    return _mean_of_items(short.masked_fill(flags, 0).sum(dim=1), target, class_weights)
 
 
 def spread_margin_by_epoch(epoch: int, start: float = 0.2, step: float = 0.1, end: float = 0.9) -> float:
@@ -111,13 +147,31 @@ def reconstruction_loss(reconstruction: Tensor, image: Tensor, scale: float = 0.
     return scale * (reconstruction - image).square().flatten(1).sum(dim=1).mean()
 
 
-def _cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
+def _cross_entropy(logits: Tensor, target: Tensor, class_weights: Tensor | None = None) -> Tensor:
     """Of class indices, among which the probability is shared evenly, or of flags for each class on its own."""
     _check_scores("logits", logits, target)
+    _check_weights(class_weights, logits.shape[1])
     flags = class_flags(target, logits.shape[1]).to(logits)
     if target.dtype == torch.bool:
-        return F.binary_cross_entropy_with_logits(logits, flags, reduction="none").sum(dim=1).mean()
-    return F.cross_entropy(logits, flags / flags.sum(dim=1, keepdim=True))
+        weight = None if class_weights is None else class_weights.to(logits)
+        return F.binary_cross_entropy_with_logits(logits, flags, reduction="none", pos_weight=weight).sum(dim=1).mean()
+    shares = flags / flags.sum(dim=1, keepdim=True)
+    if class_weights is None:
+        return F.cross_entropy(logits, shares)
+    if target.is_floating_point():
+        return -(class_weights.to(logits) * shares * logits.log_softmax(dim=1)).sum(dim=1).mean()
+    return _mean_of_items(F.cross_entropy(logits, shares, reduction="none"), target, class_weights)
+
+
+def _read_weights(weights: Tensor | Sequence[float] | None) -> Tensor | None:
+    """Weights of classes as a tensor ``[K]``; what cannot be one is refused."""
+    if weights is None:
+        return None
+    read = torch.as_tensor(weights)
+    read = (read if read.is_floating_point() else read.float()).detach().clone()
+    if read.dim() != 1 or not bool(((read > 0) & read.isfinite()).all()):
+        raise InputError(f"class_weights must be positive numbers, one for each class; got {shorten(read.tolist())}.")
+    return read
 
 
 class LossParts(NamedTuple):
@@ -138,6 +192,20 @@ class CapsuleLoss(nn.Module):
             having equal parts of the probability; of each class's sigmoid, summed over the classes, for class flags).
         reconstruction_scale: weight of the sum of squared pixel errors; 0 leaves it out.
         margin: m of the spread loss; a schedule sets the attribute while training.
+        class_weights: w, one positive number per class, for classes of very different sizes; not given: all are 1.
+            Of class indices the classification loss L of an item counts as often as the weight of its class says, or
+            the mean weight of several::
+
+                1/B Σ_b L_b · mean_{t ∈ targets of b} w_t
+
+            It is divided by the number of items, not by the sum of their weights: with w_k = n / (K n_k), where n_k of
+            n items have class k, weights are 1 in the mean over the data, and a batch in which a rare class comes
+            pulls more than others. Of class flags the terms of classes that are present are multiplied by their
+            weights, those of absent classes are not::
+
+                1/B Σ_b Σ_k w_k T_bk L⁺_bk + (1 − T_bk) L⁻_bk
+
+            The reconstruction loss is not weighted. The weights are no part of the state dict.
 
     Shapes:
         ``loss(output, target, image)`` → :class:`LossParts`. The output is that of a model; or the class capsules, pose
@@ -155,8 +223,15 @@ class CapsuleLoss(nn.Module):
         ) -> LossParts:
             """See :meth:`forward`."""
 
+    class_weights: Tensor | None
+
     def __init__(
-        self, classification: str = "margin", *, reconstruction_scale: float = 0.0005, margin: float = 0.9
+        self,
+        classification: str = "margin",
+        *,
+        reconstruction_scale: float = 0.0005,
+        margin: float = 0.9,
+        class_weights: Tensor | Sequence[float] | None = None,
     ) -> None:
         super().__init__()
         require_choice("classification loss", classification, self.KINDS)
@@ -167,6 +242,7 @@ class CapsuleLoss(nn.Module):
             reconstruction_scale,
             margin,
         )
+        self.register_buffer("class_weights", _read_weights(class_weights), persistent=False)
 
     def forward(
         self, output: ModelOutput | Capsules | Tensor, target: Tensor, image: Tensor | None = None
@@ -174,11 +250,11 @@ class CapsuleLoss(nn.Module):
         """Loss of one batch."""
         scores = self._scores(output, target)
         if self.classification == "margin":
-            classification = margin_loss(scores, target)
+            classification = margin_loss(scores, target, class_weights=self.class_weights)
         elif self.classification == "spread":
-            classification = spread_loss(scores, target, self.margin)
+            classification = spread_loss(scores, target, self.margin, class_weights=self.class_weights)
         else:
-            classification = _cross_entropy(scores, target)
+            classification = _cross_entropy(scores, target, self.class_weights)
         reconstruction = classification.new_zeros(())
         if isinstance(output, ModelOutput) and output.reconstruction is not None and self.reconstruction_scale > 0:
             if image is None:
@@ -210,4 +286,5 @@ class CapsuleLoss(nn.Module):
 
     def extra_repr(self) -> str:
         """Show kind and scale."""
-        return f"{self.classification!r}, reconstruction_scale={self.reconstruction_scale}"
+        weighted = "" if self.class_weights is None else f", class_weights={shorten(self.class_weights.tolist())}"
+        return f"{self.classification!r}, reconstruction_scale={self.reconstruction_scale}{weighted}"

@@ -30,6 +30,7 @@ from torchcaps.io import require_inside, write_text
 from torchcaps.models import Model
 from torchcaps.pretrained import list_pretrained, weights_path
 from torchcaps.progress import Progress, silent
+from torchcaps.training.balance import describe_unanswered
 from torchcaps.training.errors import RunError
 from torchcaps.training.evaluation import find_device, measure_source
 from torchcaps.training.recipe import Recipe
@@ -48,6 +49,7 @@ from torchcaps.training.runs import (
 )
 from torchcaps.training.specs import ModelSpec
 from torchcaps.training.tasks import Task
+from torchcaps.training.tasks.metrics import find_unanswered
 
 if TYPE_CHECKING:
     from torchcaps.report import Report
@@ -180,7 +182,8 @@ class Run:
             notice: told what a user should know, such as items that have changed, or were trained on.
 
         Returns:
-            Accuracy, for each class precision, recall and F1, and the confusion matrix; see
+            Accuracy, balanced accuracy, macro averages, calibration, for each class precision, recall and F1, and the
+            confusion matrix; see
             :func:`~torchcaps.training.tasks.metrics.measure_answers`; of one's own data also ``trained_on``, how many
             of the items training has seen.
         """
@@ -192,6 +195,9 @@ class Run:
                 notice(
                     f"{seen:,} of these {len(opened.source):,} {self.task.kind} were trained on: the result flatters."
                 )
+        unanswered = describe_unanswered(find_unanswered(result), self.task.kind)
+        if unanswered and notice:
+            notice(unanswered)
         own = data is None and data_dir is None and crops is None
         if self.folder is not None and own and split == "test" and not new_items:
             try:

@@ -106,7 +106,7 @@ def whole_report(trained_run, tmp_path_factory):
 
 def test_a_capsule_network_has_every_section(whole_report):
     report, found, text = whole_report
-    assert found.ids == {"reconstructions", "dimensions", "routing", "movements"}
+    assert found.ids == {"reconstructions", "measures", "dimensions", "routing", "movements"}
     assert found.images > 3 * 16
     assert text.count("<details open>") == 1
     assert text.count("<summary>") == 3
@@ -264,7 +264,7 @@ def test_one_patch_is_not_compared_with_thirteen(tmp_path):
 def test_two_digits_are_told_apart_by_colour(tmp_path):
     run = untrained(tmp_path / "run", "multi-mnist")
     report, found, text = checked_report(run, tmp_path / "out", images=30)
-    assert found.ids == {"segmentation", "dimensions", "routing", "movements"}
+    assert found.ids == {"segmentation", "measures", "dimensions", "routing", "movements"}
     assert report.numbers["share_of_objects_found"] >= report.numbers["accuracy"]
     case = report.numbers["segmentation"]["cases"]["wrong"][0]
     assert len(case["labels"]) == len(case["predictions"]) == 2
@@ -294,7 +294,7 @@ def test_matrix_capsules_have_routing_and_movements(tiny, tmp_path):
     words = ["--model.name=matrix-capsnet-small", "--loss.kind=spread", "--loss.reconstruction_scale=0"]
     run = untrained(tmp_path / "run", tiny, *words)
     report, found, text = checked_report(run, tmp_path / "out", images=6)
-    assert found.ids == {"predictions", "routing", "movements"}
+    assert found.ids == {"predictions", "measures", "routing", "movements"}
     assert "no decoder" in text
     assert [layer["name"] for layer in report.numbers["routing"]["layers"]] == ["conv_capsules.0", "class_capsules"]
 
@@ -302,7 +302,7 @@ def test_matrix_capsules_have_routing_and_movements(tiny, tmp_path):
 def test_a_network_without_capsules_has_its_predictions(tiny, tmp_path):
     run = untrained(tmp_path / "run", tiny, "--model.name=cnn-small", "--loss.kind=cross-entropy")
     report, found, text = checked_report(run, tmp_path / "out")
-    assert found.ids == {"predictions"}
+    assert found.ids == {"predictions", "measures"}
     assert "need capsules" in text
     cases = report.numbers["predictions"]["cases"]
     assert cases["right"] or cases["wrong"]

@@ -6,9 +6,10 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from torchcaps.commands.base import Command, say, user_errors
+from torchcaps.commands.base import Command, CommandError, say, user_errors
 
 MOST_SHOWN = 20
 """Classes of which a confusion matrix is printed."""
@@ -35,6 +36,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="patches per image whose scores are averaged, for runs with data.crop",
     )
     parser.add_argument("--confusion", action="store_true", help="print the confusion matrix, too")
+    parser.add_argument(
+        "--pictures", metavar="DIR", help="write the confusion matrix and the reliability of the scores there, as PNG"
+    )
     parser.add_argument("--json", action="store_true", help="print all numbers as JSON")
 
 
@@ -53,6 +57,8 @@ def _run(arguments: argparse.Namespace) -> int:
             progress=bars(),
             notice=notices.append,
         )
+        if arguments.pictures:
+            notices += _draw(result, Path(arguments.pictures))
     if arguments.json:
         say(json.dumps(result, indent=2))
     else:
@@ -60,6 +66,21 @@ def _run(arguments: argparse.Namespace) -> int:
     for notice in notices:
         say(f"torchcaps: {notice}", sys.stderr)
     return 0
+
+
+def _draw(result: Mapping[str, Any], folder: Path) -> list[str]:
+    """Write the pictures; what was written is told."""
+    from torchcaps.io import write_bytes
+    from torchcaps.training.figures import draw_measures, save_png
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        paths = {folder / f"{name}.png": figure for name, figure in draw_measures(result).items()}
+        for path, figure in paths.items():
+            write_bytes(path, save_png(figure))
+    except OSError as error:
+        raise CommandError(f"the pictures cannot be written to {folder}: {error.strerror}.") from error
+    return [f"Pictures: {', '.join(str(path) for path in paths)}"]
 
 
 def _show(result: Mapping[str, Any], confusion: bool) -> None:
@@ -74,6 +95,7 @@ def _show(result: Mapping[str, Any], confusion: bool) -> None:
     if "share_of_objects_found" in result:
         share = result["share_of_objects_found"]
         say(f"an image counts when all its objects are right; {share:.2%} of the objects were found")
+    _show_averages(result)
     width = max(16, *(len(name) + 2 for name in result["per_class"]))
     say(f"  {'class':<{width}}precision   recall       F1   {kind}")
     for name, row in result["per_class"].items():
@@ -82,6 +104,17 @@ def _show(result: Mapping[str, Any], confusion: bool) -> None:
             say(f"  {name:<{width}}{numbers}{row['count']:>9,}")
     if confusion and "confusion_matrix" in result:
         _show_confusions(list(result["per_class"]), result["confusion_matrix"])
+
+
+def _show_averages(result: Mapping[str, Any]) -> None:
+    """In one line what the accuracy alone hides."""
+    shown = {
+        "balanced accuracy": "balanced_accuracy", "macro F1": "macro_f1",
+        "top-3": "top_3_accuracy", "top-5": "top_5_accuracy",
+    }  # fmt: skip
+    parts = [f"{name} {result[key]:.2%}" for name, key in shown.items() if key in result]
+    parts.append(f"calibration error {result['calibration_error']:.3f}")
+    say(f"  {', '.join(parts)}")
 
 
 def _show_confusions(names: list[str], matrix: list[list[int]]) -> None:
@@ -104,7 +137,8 @@ EVALUATE = Command(
     "measure a run on its test images or texts",
     "  torchcaps evaluate runs/quickstart-1\n"
     "  torchcaps evaluate runs/quickstart-1 --data mnist --data-dir DIR --json\n"
-    "  torchcaps evaluate mnist --data mnist-mini --confusion      a pretrained model",
+    "  torchcaps evaluate mnist --data mnist-mini --confusion      a pretrained model\n"
+    "  torchcaps evaluate runs/quickstart-1 --pictures pictures/",
     _add_arguments,
     _run,
 )

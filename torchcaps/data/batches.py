@@ -9,6 +9,7 @@ import torch
 
 from torchcaps.data.images import Batch, Source
 from torchcaps.data.randomness import Stream, sub_seed
+from torchcaps.data.sampling import draw_balanced, find_strata, read_labels
 from torchcaps.errors import DataError
 
 
@@ -24,9 +25,14 @@ class TrainingBatches:
         seed: of order and augmentation.
         rank: number of this process.
         world: how many processes.
+        sampling: "shuffled" has every item once in an epoch; "balanced" as many of each class, so that an epoch has as
+            many items as before, those of rare classes several times and not all of frequent ones. Of items with
+            several labels the rarest counts.
     """
 
-    def __init__(self, source: Source, batch_size: int, seed: int, rank: int = 0, world: int = 1) -> None:
+    def __init__(
+        self, source: Source, batch_size: int, seed: int, rank: int = 0, world: int = 1, sampling: str = "shuffled"
+    ) -> None:
         if batch_size < 1 or batch_size % world:
             raise DataError(f"the batch size must be a positive multiple of the {world} processes, got {batch_size}.")
         if batch_size > len(source):
@@ -36,6 +42,7 @@ class TrainingBatches:
                 option="training.batch_size",
             )
         self.source, self.batch_size, self.seed, self.rank, self.world = source, batch_size, seed, rank, world
+        self.strata = find_strata(read_labels(source)) if sampling == "balanced" else None
         self.epoch = self.position = 0
 
     def __len__(self) -> int:
@@ -44,16 +51,23 @@ class TrainingBatches:
     def indices(self, epoch: int) -> torch.Tensor:
         """The indices of every batch of an epoch, for all processes: ``[batches, batch_size]``."""
         generator = torch.Generator().manual_seed(sub_seed(self.seed, Stream.ORDER, epoch))
+        if self.strata is not None:
+            return draw_balanced(self.strata, len(self) * self.batch_size, generator).view(len(self), self.batch_size)
         order = torch.randperm(len(self.source), generator=generator)
         return order[: len(self) * self.batch_size].view(len(self), self.batch_size)
+
+    def augmentation_seed(self) -> int:
+        """Of the batch at the current position. Where items come again in an epoch, they are changed anew."""
+        step = () if self.strata is None else (self.position,)
+        return sub_seed(self.seed, Stream.AUGMENTATION, self.epoch, *step)
 
     def __iter__(self) -> Iterator[Batch]:
         """The rest of the current epoch, or the next one if that is done."""
         if self.position >= len(self):
             self.epoch, self.position = self.epoch + 1, 0
-        order, seed = self.indices(self.epoch), sub_seed(self.seed, Stream.AUGMENTATION, self.epoch)
+        order = self.indices(self.epoch)
         while self.position < len(self):
-            mine = order[self.position, self.rank :: self.world]
+            mine, seed = order[self.position, self.rank :: self.world], self.augmentation_seed()
             self.position += 1  # before the batch is used: a checkpoint after its step points at the next
             yield self.source.batch(mine, seed)
 

@@ -32,6 +32,8 @@ class DataOptions:
         dir: folder with data sets; else TORCHCAPS_DATA, then the user's cache.
         download: fetch the data set if it is not there.
         validation: part of the training images or texts that is kept aside to watch training, cut by the seed.
+        sampling: shuffled has every training item once in an epoch; balanced draws as many of each class, rare ones
+            several times.
         shift: training images are shifted by up to so many pixels (multi-mnist and affine-mnist have their own).
         mirror: in training half of the images have left and right exchanged; not multi-mnist and affine-mnist, as all
             that follow.
@@ -55,6 +57,7 @@ class DataOptions:
     dir: Optional[str] = None
     download: bool = False
     validation: float = 0.1
+    sampling: Literal["shuffled", "balanced"] = "shuffled"
     shift: int = 2
     mirror: bool = False
     resize: Optional[int] = None
@@ -79,6 +82,10 @@ class DataOptions:
             raise DataError(
                 f"data.validation is a part of the training data, in [0, 1); got {self.validation}.",
                 option="data.validation",
+            )
+        if self.sampling not in ("shuffled", "balanced"):
+            raise DataError(
+                f"data.sampling must be shuffled or balanced, got {self.sampling!r:.60}.", option="data.sampling"
             )
         check_preparation(self.resize, self.crop, self.crops, "data.")
         check_augmentation(vars(self), "data.")

@@ -24,6 +24,7 @@ from torchcaps.report.dimensions import show_dimensions
 from torchcaps.report.facts import Facts
 from torchcaps.report.given import GivenImages, GivenTexts
 from torchcaps.report.header import ReportHeader, head_images, head_texts
+from torchcaps.report.measures import show_measures
 from torchcaps.report.movements import show_movements
 from torchcaps.report.rendering import Section, render
 from torchcaps.report.routing import show_routing
@@ -71,7 +72,7 @@ class Kind(NamedTuple):
 
 def choose_image_steps(given: GivenImages) -> list[tuple[str, Callable[[GivenImages], Section]]]:
     """The sections that a model of images allows, in their order."""
-    steps: list[tuple[str, Callable[[GivenImages], Section]]] = [("cases", show_cases)]
+    steps: list[tuple[str, Callable[[GivenImages], Section]]] = [("cases", show_cases), ("measures", show_measures)]
     if given.answers.capsules is None:
         return steps
     if given.decoder is not None:
@@ -83,7 +84,7 @@ def choose_image_steps(given: GivenImages) -> list[tuple[str, Callable[[GivenIma
 
 KINDS = {
     "images": Kind(answer_images, GivenImages, choose_image_steps, head_images),
-    "texts": Kind(answer_texts, GivenTexts, lambda _: [("words", show_words)], head_texts),
+    "texts": Kind(answer_texts, GivenTexts, lambda _: [("words", show_words), ("measures", show_measures)], head_texts),
 }
 """By the kind of a task."""
 

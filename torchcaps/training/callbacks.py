@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,9 +20,11 @@ from torchcaps.io import write_text
 from torchcaps.losses import spread_margin_by_epoch, spread_margin_by_step
 from torchcaps.routing.em import EMRouting
 from torchcaps.training.errors import RunError
+from torchcaps.training.measured import log_numbers, log_pictures, name_watched
 from torchcaps.training.module import CapsuleModule
 from torchcaps.training.runs import CHECKPOINT, METRICS
 from torchcaps.training.specs import ModelSpec
+from torchcaps.training.tasks.metrics import find_unanswered
 
 with comes_with_an_extra():
     import pytorch_lightning as pl
@@ -205,9 +208,11 @@ def find_bad_layer(model: nn.Module, batch: Batch) -> str | None:
 class EpochLog(pl.Callback):
     """One row per epoch: metrics.csv, the logger, and ``say`` where there is no progress bar."""
 
-    def __init__(self, folder: Path | None, say: Callable[[str], None] | None) -> None:
-        self.folder, self.say = folder, say
+    def __init__(self, folder: Path | None, say: Callable[[str], None] | None, watch: str = "accuracy") -> None:
+        self.folder, self.say, self.watch = folder, say, watch
         self.rows: list[dict[str, float]] = []
+        self.measures: dict[str, Any] = {}  # of the last validation
+        self.unanswered: dict[int, dict[str, int]] = {}  # classes, by epoch; see find_unanswered
         self.started = time.perf_counter()
         self.seconds = 0.0
 
@@ -230,7 +235,9 @@ class EpochLog(pl.Callback):
         row: dict[str, float] = {"epoch": trainer.current_epoch, "step": trainer.global_step}
         row |= module.epoch_means("train")
         if module.validation_source is not None:
-            row |= module.epoch_means("val")
+            self.measures = module.measure_validation()
+            row |= module.epoch_means("val") | name_watched(self.measures)
+            self.unanswered[trainer.current_epoch] = find_unanswered(self.measures)
         row["lr"] = trainer.optimizers[0].param_groups[0]["lr"]
         row["seconds"], self.seconds, self.started = round(self.seconds, 3), 0.0, time.perf_counter()
         self.rows.append(row)
@@ -238,22 +245,39 @@ class EpochLog(pl.Callback):
             return
         for logger in trainer.loggers:
             logger.log_metrics({f"epoch/{key}": value for key, value in row.items()}, trainer.global_step)
+            log_numbers(logger, self.measures, trainer.global_step)
         if self.folder is not None:
             text = io.StringIO()
-            writer = csv.DictWriter(text, list(self.rows[0]), lineterminator="\n")
+            columns = dict.fromkeys(key for row in reversed(self.rows) for key in row)  # earlier versions had fewer
+            writer = csv.DictWriter(text, list(columns), lineterminator="\n")
             writer.writeheader()
             writer.writerows(self.rows)
             write_text(self.folder / METRICS, text.getvalue())
         if self.say:
             watched = f", validation {row['val_accuracy']:.2%}" if "val_accuracy" in row else ""
+            if self.watch == "balanced-accuracy" and "val_balanced_accuracy" in row:
+                watched += f" (balanced {row['val_balanced_accuracy']:.2%})"
             self.say(
                 f"epoch {trainer.current_epoch + 1}/{trainer.max_epochs}: loss {row['train_loss']:.4f}, "
                 f"accuracy {row['train_accuracy']:.2%}{watched}, {row['seconds']:.1f} s"
             )
 
+    def on_train_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        """Show the last validation."""
+        if trainer.is_global_zero and self.measures:
+            for logger in trainer.loggers:
+                log_pictures(logger, self.measures, trainer.global_step)
+
     def best_epoch(self) -> int:
-        """The epoch with the best validation accuracy, of equal ones the last; without validation the last."""
-        return max(range(len(self.rows)), key=lambda epoch: (self.rows[epoch].get("val_accuracy", 0.0), epoch))
+        """The best epoch by what is watched, of equal ones the last; without validation the last."""
+        return max(range(len(self.rows)), key=lambda epoch: (self.score_epoch(epoch), epoch))
+
+    def score_epoch(self, epoch: int) -> float:
+        """How good an epoch is by what is watched (``training.watch``), larger is better."""
+        value = self.rows[epoch].get(f"val_{self.watch.replace('-', '_')}")
+        if value is None:  # no validation, or a row of an earlier version
+            return -math.inf
+        return -value if self.watch == "loss" else value
 
     def state_dict(self) -> dict[str, Any]:
         """Part of a checkpoint."""

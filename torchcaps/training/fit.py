@@ -25,6 +25,7 @@ from torchcaps.extras import comes_with_an_extra
 from torchcaps.io import write_text
 from torchcaps.models.cnn import parameter_count
 from torchcaps.plain import require_modest
+from torchcaps.training.balance import describe_balance, describe_unanswered
 from torchcaps.training.callbacks import EpochLog, InverseTemperature, MarginSchedule, RunningMean, StopOnNonFinite
 from torchcaps.training.checkpoints import Checkpoints, WholeFiles, read_checkpoint, restore_signals
 from torchcaps.training.errors import RunError
@@ -56,7 +57,7 @@ with comes_with_an_extra():
     from tqdm import tqdm
 
 Say = Callable[[str], None]
-REPORTED = ("train_loss", "train_accuracy", "val_loss", "val_accuracy")
+REPORTED = ("train_loss", "train_accuracy", "val_loss", "val_accuracy", "val_balanced_accuracy")
 
 
 def is_first_process() -> bool:
@@ -203,7 +204,7 @@ def _train(
         write_versions(folder)
         task.write_files(folder)
     mean = RunningMean(recipe.optimizer.ema) if recipe.optimizer.ema else None
-    log = EpochLog(folder, tqdm.write if bar and say else say)
+    log = EpochLog(folder, tqdm.write if bar and say else say, training.watch)
     best_of = log if training.keep == "best" else None
     checkpoints = Checkpoints(folder, training.checkpoint_every, spec, mean, temperature, best_of)
     threads = [ThreadChoice(tqdm.write if bar and say else say)] if may_choose_threads(recipe) else []
@@ -217,6 +218,8 @@ def _train(
         say(
             f"{spec.name}, {parameter_count(module.model):,} parameters; {len(source)} {source.kind} to train on{kept}."
         )
+        for sentence in () if resume else describe_balance(recipe, source, validation):
+            say(sentence)
     path = folder / CHECKPOINT if resume else None
     started = time.perf_counter()
     try:
@@ -234,6 +237,10 @@ def _train(
                 f"the checkpoint in {folder} cannot be resumed: it is of another training, or damaged. Train a new run."
             ) from error
         raise
+    of_weights = log.best_epoch() if best_of is not None and log.rows else len(log.rows) - 1
+    unanswered = describe_unanswered(log.unanswered.get(of_weights, {}), f"validation {source.kind}")
+    if say and unanswered:
+        say(unanswered)
     more = threads[0].summary() if threads else {}
     return _finish(recipe, folder, module, log, time.perf_counter() - started, trainer.is_global_zero, more)
 

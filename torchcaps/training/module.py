@@ -13,12 +13,14 @@ from torchcaps.data.images import Batch, Source
 from torchcaps.data.randomness import Stream, sub_seed
 from torchcaps.extras import comes_with_an_extra
 from torchcaps.losses import CapsuleLoss
+from torchcaps.training.balance import weigh_classes
 from torchcaps.training.recipe import OptimizerOptions, Recipe
-from torchcaps.training.tasks.metrics import grade
+from torchcaps.training.tasks.metrics import grade, measure_answers, probabilities
 
 with comes_with_an_extra():
     import pytorch_lightning as pl
-    from torchmetrics import MeanMetric
+    from torchmetrics import MeanMetric, Metric
+    from torchmetrics.utilities import dim_zero_cat
 
 
 def learning_rate_factor(options: OptimizerOptions) -> Callable[[int], float]:
@@ -30,6 +32,28 @@ def learning_rate_factor(options: OptimizerOptions) -> Callable[[int], float]:
         return float(max(options.floor / options.lr, options.decay ** (step / options.decay_steps)))
 
     return factor
+
+
+class AnswersSoFar(Metric):
+    """Scores ``[N, K]`` of a model and labels of the same items, of all processes together; no part of a checkpoint."""
+
+    full_state_update = False
+    scores: list[Tensor]
+    labels: list[Tensor]
+
+    def __init__(self) -> None:
+        super().__init__(sync_on_compute=True)
+        self.add_state("scores", default=[], dist_reduce_fx="cat")
+        self.add_state("labels", default=[], dist_reduce_fx="cat")
+
+    def update(self, scores: Tensor, labels: Tensor) -> None:
+        """Some more."""
+        self.scores.append(scores.detach().float())
+        self.labels.append(labels)
+
+    def compute(self) -> tuple[Tensor, Tensor]:
+        """All."""
+        return dim_zero_cat(self.scores).cpu(), dim_zero_cat(self.labels).cpu()
 
 
 class CapsuleModule(pl.LightningModule):
@@ -45,11 +69,16 @@ class CapsuleModule(pl.LightningModule):
     def __init__(self, model: nn.Module, recipe: Recipe, train: Source, validation: Source | None) -> None:
         super().__init__()
         self.model, self.recipe, self.train_source, self.validation_source = model, recipe, train, validation
-        self.loss = CapsuleLoss(recipe.loss.kind, reconstruction_scale=recipe.loss.reconstruction_scale)
+        self.loss = CapsuleLoss(
+            recipe.loss.kind,
+            reconstruction_scale=recipe.loss.reconstruction_scale,
+            class_weights=weigh_classes(recipe.loss.class_weights, train),
+        )
         self.counted: dict[str, Tensor] = {}
         self.means = nn.ModuleDict(
             {f"{part}_{name}": MeanMetric() for part in ("train", "val") for name in ("loss", "accuracy")}
         )
+        self.validation_answers = AnswersSoFar()
 
     def mean(self, part: str, name: str) -> MeanMetric:
         """The running mean of a number."""
@@ -61,8 +90,9 @@ class CapsuleModule(pl.LightningModule):
         """Batches of this process."""
         training = self.recipe.training
         self.batches = TrainingBatches(
-            self.train_source, training.batch_size, training.seed, self.trainer.global_rank, self.trainer.world_size
-        )
+            self.train_source, training.batch_size, training.seed, self.trainer.global_rank, self.trainer.world_size,
+            self.recipe.data.sampling,
+        )  # fmt: skip
         return self.batches
 
     def on_train_epoch_start(self) -> None:
@@ -120,6 +150,9 @@ class CapsuleModule(pl.LightningModule):
                     "step/reconstruction": parts.reconstruction.detach(),
                 }
                 self.log_dict(steps)
+            else:
+                scores = probabilities(output, batch.labels.dtype == torch.bool)
+                self.validation_answers.update(scores, batch.labels)
         total: Tensor = parts.total
         return total
 
@@ -139,6 +172,17 @@ class CapsuleModule(pl.LightningModule):
             means[f"{part}_{name}"] = float(metric.compute())
             metric.reset()
         return means
+
+    def measure_validation(self) -> dict[str, Any]:
+        """What :func:`~.tasks.metrics.measure_answers` says of the validation since the last call, of all processes."""
+        source = self.validation_source
+        assert source is not None
+        if not self.validation_answers.update_called:  # fewer items than processes; yet all exchange the same shapes
+            labels = source.batch(torch.arange(1), 0).labels[:0].to(self.device)
+            self.validation_answers.update(torch.zeros(0, len(source.class_names), device=self.device), labels)
+        scores, labels = self.validation_answers.compute()
+        self.validation_answers.reset()
+        return measure_answers(scores, labels, tuple(self.train_source.class_names))
 
     def configure_optimizers(self) -> Any:
         """Adam and its schedule, stepped once per batch."""

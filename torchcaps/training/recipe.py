@@ -13,6 +13,7 @@ from torchcaps.plain import shorten
 
 PRECISIONS = ("32", "bf16-mixed", "16-mixed")
 MOST_EPOCHS = 10_000_000
+WATCHED = ("accuracy", "balanced-accuracy", "loss")
 MOST_SEEDS = 2**62
 """What fits into a number of 64 bits with room for a sign and a step."""
 
@@ -25,6 +26,13 @@ def _require(fits: bool, option: str, rule: str, value: object) -> None:
     """Raise unless the value of an option fits its rule."""
     if not fits:
         raise RecipeError(f"{option} {rule}; got {shorten(value)}.", option=option)
+
+
+def _are_weights(weights: dict[str, float]) -> bool:
+    return bool(weights) and all(
+        isinstance(name, str) and isinstance(weight, (int, float)) and 0 < weight < math.inf
+        for name, weight in weights.items()
+    )
 
 
 # torchcaps/typed.py reads the annotations of the fields; Optional and Union work for every Python that is supported.
@@ -56,11 +64,14 @@ class LossOptions:
         kind: margin or spread for capsules, cross-entropy for models without.
         reconstruction_scale: weight of the sum of squared pixel errors.
         margin_schedule: of the spread loss: 0.1 more per epoch, the authors' by step, or constant at 0.9.
+        class_weights: balanced lets every class weigh the same, however many items it has; or a weight for some
+            classes by name, such as {cat: 3}.
     """
 
     kind: Literal["margin", "spread", "cross-entropy"] = "margin"
     reconstruction_scale: float = 0.0005
     margin_schedule: Literal["constant", "by-epoch", "by-step"] = "constant"
+    class_weights: Union[Literal["none", "balanced"], dict[str, float]] = "none"
 
     def __post_init__(self) -> None:
         scale = self.reconstruction_scale
@@ -69,6 +80,13 @@ class LossOptions:
             raise RecipeError(
                 f"loss.margin_schedule is of the spread loss, and loss.kind is {self.kind}.", "loss.margin_schedule"
             )
+        weights: Any = self.class_weights
+        if isinstance(weights, dict):  # YAML reads the class 3 as a number
+            weights = {str(name) if type(name) is int else name: weight for name, weight in weights.items()}
+            self.class_weights = weights
+        fits = weights in ("none", "balanced") if not isinstance(weights, dict) else _are_weights(weights)
+        rule = "must be none, balanced, or a positive number for some classes by name, such as {cat: 3}"
+        _require(fits, "loss.class_weights", rule, weights)
 
 
 @dataclass
@@ -114,7 +132,9 @@ class TrainingOptions:
     Args:
         epochs: passes over the training data.
         batch_size: images or texts per step, of all processes together.
-        keep: the weights of the last epoch, or of the one with the best validation accuracy (of equal ones the last).
+        keep: the weights of the last epoch, or of the best one (of equal ones the last).
+        watch: by what the best epoch is found, on the validation items: accuracy, the mean over the classes of each
+            one's accuracy, or loss.
         seed: decides weights, split, order and augmentation.
         devices: processes on this machine.
         nodes: machines.
@@ -129,6 +149,7 @@ class TrainingOptions:
     epochs: int = 30
     batch_size: int = 128
     keep: Literal["last", "best"] = "last"
+    watch: Literal["accuracy", "balanced-accuracy", "loss"] = "accuracy"
     seed: int = 0
     devices: int = 1
     nodes: int = 1
@@ -149,6 +170,7 @@ class TrainingOptions:
         for name in ("threads", "devices"):
             value = getattr(self, name)
             _require(value is None or 1 <= value <= most, f"training.{name}", f"must be between 1 and {most}", value)
+        _require(self.watch in WATCHED, "training.watch", f"must be one of {', '.join(WATCHED)}", self.watch)
         _require(0 <= self.seed < MOST_SEEDS, "training.seed", "must be between 0 and 2^62", self.seed)
         _require(self.first_epoch >= 0, "training.first_epoch", "must not be negative", self.first_epoch)
         fits = str(self.precision) in PRECISIONS

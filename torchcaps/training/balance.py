@@ -1,0 +1,103 @@
+"""Classes of very different sizes: weights for the loss, and what a user is told before and after training."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from torchcaps.data.images import Source
+from torchcaps.data.sampling import count_classes, read_labels
+from torchcaps.training.recipe import Recipe, RecipeError
+
+MOST_RATIO = 10
+"""Of the sizes of two classes, before anybody is told."""
+MOST_NAMED = 5
+REMEDY = "loss.class_weights balanced or data.sampling balanced"
+
+
+def weigh_classes(wanted: str | Mapping[str, float], source: Source) -> Tensor | None:
+    """The weights of the classes in the loss; None where all are alike.
+
+    Args:
+        wanted: "none"; "balanced": w_k = n / (K n_k), where n_k of the n labels of the K classes to train on are k, so
+            that all classes together weigh the same, and the mean over the labels is 1; or weights by name, 1 for a
+            class that is not named. A class that does not come has weight 1, too.
+        source: what is trained on, without what is kept aside.
+
+    Shapes:
+        → float32 ``[K]``.
+    """
+    names = source.class_names
+    if isinstance(wanted, Mapping):
+        return _read_given(wanted, names)
+    if wanted == "none":
+        return None
+    counts = count_classes(read_labels(source), len(names)).double()
+    there = counts > 0
+    weights = counts.sum() / (there.sum() * counts.clamp_min(1))
+    return torch.where(there, weights, 1.0).float()
+
+
+def _read_given(wanted: Mapping[str, float], names: Sequence[str]) -> Tensor:
+    strangers = [name for name in wanted if name not in names]
+    if strangers:
+        near = difflib.get_close_matches(strangers[0], names, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise RecipeError(
+            f"loss.class_weights names the class {strangers[0]!r:.60}, which the data does not have.{hint} Its "
+            f"classes: {_list_names(names, 12)}.",
+            option="loss.class_weights",
+        )
+    return torch.tensor([float(wanted.get(name, 1.0)) for name in names])
+
+
+def describe_balance(recipe: Recipe, train: Source, validation: Source | None) -> list[str]:
+    """What a user should know of the sizes of the classes before training, a sentence each."""
+    counts = count_classes(read_labels(train), len(train.class_names))
+    said = []
+    if recipe.loss.class_weights == "none" and recipe.data.sampling == "shuffled":
+        said += _describe_imbalance(counts, train)
+    if validation is not None:
+        watched = count_classes(read_labels(validation), len(train.class_names))
+        pairs = zip(train.class_names, counts.tolist(), watched.tolist(), strict=True)
+        missing = [name for name, trained, aside in pairs if trained and not aside]
+        if missing:
+            said.append(
+                f"The {len(validation):,} validation {train.kind} show nothing of {_list_names(missing)}: how well "
+                f"{'it is' if len(missing) == 1 else 'they are'} learned is not watched. Raise data.validation, or add "
+                f"{train.kind}."
+            )
+    return said
+
+
+def _describe_imbalance(counts: Tensor, source: Source) -> list[str]:
+    there = counts.masked_fill(counts == 0, int(counts.max()))
+    least, most = int(there.argmin()), int(counts.argmax())
+    if int(counts[most]) <= MOST_RATIO * int(there[least]):
+        return []
+    names = source.class_names
+    return [
+        f"The classes to train on differ much in size: {names[most]!r} has {int(counts[most]):,} {source.kind}, "
+        f"{names[least]!r} {int(counts[least]):,}. If rare ones matter as much, try {REMEDY}."
+    ]
+
+
+def describe_unanswered(unanswered: Mapping[str, int], kind: str) -> str | None:
+    """A sentence on the classes that are there and were never answered, with how many items have them; None if none."""
+    if not unanswered:
+        return None
+    counted = [
+        f"{name!r} ({count:,} {kind.removesuffix('s') if count == 1 else kind})" for name, count in unanswered.items()
+    ]
+    shown = _list_names(counted, quoted=True)
+    classes, were = ("class", "was") if len(unanswered) == 1 else ("classes", "were")
+    return f"The {classes} {shown} {were} never answered: try {REMEDY}."
+
+
+def _list_names(names: Sequence[str], most: int = MOST_NAMED, quoted: bool = False) -> str:
+    shown = list(names[:most]) if quoted else [f"{name!r}" for name in names[:most]]
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(shown) + more
