@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -25,7 +24,7 @@ from torchcaps.data.options import IN_MEMORY, DataOptions
 from torchcaps.data.record import count_trained, read_record
 from torchcaps.data.registry import keep_own_options, list_datasets, make_dataset
 from torchcaps.errors import DataError
-from torchcaps.io import require_inside, write_text
+from torchcaps.io import require_inside, write_json
 from torchcaps.models import Model
 from torchcaps.pretrained import list_pretrained, weights_path
 from torchcaps.progress import Progress, silent
@@ -194,7 +193,7 @@ class Run:
         own = data is None and data_dir is None and crops is None
         if self.folder is not None and own and split == "test" and not new_items:
             try:
-                write_text(self.folder / "evaluation.json", json.dumps(result, indent=2) + "\n")
+                write_json(self.folder / "evaluation.json", result)
             except OSError as error:
                 if notice:
                     notice(f"The result could not be kept in {self.folder}: {error.strerror}.")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping
 from typing import Any
 
-from torchcaps.commands.base import Command, say, user_errors
+from torchcaps.commands.base import Command, say, say_json, user_errors
 
 MOST_SHOWN = 20
 """Classes of which a confusion matrix is printed."""
@@ -54,7 +53,7 @@ def _run(arguments: argparse.Namespace) -> int:
             notice=notices.append,
         )
     if arguments.json:
-        say(json.dumps(result, indent=2))
+        say_json(result)
     else:
         _show(result, arguments.confusion)
     for notice in notices:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from torchcaps.commands.base import Command, CommandError, say, user_errors
+from torchcaps.commands.base import Command, CommandError, say, say_json, user_errors
 from torchcaps.io import make_printable
 
 if TYPE_CHECKING:
@@ -130,7 +129,7 @@ def _print(arguments: argparse.Namespace, run: Run, answers: list[Prediction]) -
             writer.writerow([make_printable(answer.item), " ".join(labels) if several else answer.label, *numbers])
         elif arguments.json:
             line = {kind: answer.item, "label": list(labels) if several else answer.label, "scores": scores}
-            say(json.dumps(line, ensure_ascii=False))
+            say_json(line, indent=None)
         else:
             best = ", ".join(f"{name} {score:.3f}" for name, score in list(scores.items())[:3])
             say(f"{_shorten(answer.item) if kind == 'text' else answer.item}: {best}")

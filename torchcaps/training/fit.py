@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import sys
@@ -21,7 +20,7 @@ from torchcaps.data.files import print_progress
 from torchcaps.data.record import SplitRecord
 from torchcaps.data.registry import make_dataset
 from torchcaps.extras import comes_with_an_extra
-from torchcaps.io import write_text
+from torchcaps.io import write_json
 from torchcaps.machine import WeightLimit, free_memory
 from torchcaps.models.cnn import parameter_count
 from torchcaps.training.callbacks import EpochLog, InverseTemperature, MarginSchedule, RunningMean, StopOnNonFinite
@@ -327,5 +326,5 @@ def _finish(
         "peak_memory_gb": measure_peak_memory(),
     }
     if first:
-        write_text(folder / "summary.json", json.dumps(summary, indent=2) + "\n")
+        write_json(folder / "summary.json", summary)
     return summary
