@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import errno
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -84,13 +86,31 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = sys.argv[1:] if arguments is None else list(arguments)
     if COMPUTING & set(given) and "torch" not in sys.modules:
         wait_gently()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a name that the terminal's letters cannot spell
     sys.exit(run_guarded(lambda: _run(given), "--debug" in given))
 
 
 def run_guarded(run: Callable[[], int], debug: bool) -> int:
     """Run, and turn what users can do something about into a line or two on stderr and exit code 2."""
-    if debug:
-        return run()
+    try:
+        try:
+            return run() if debug else _tell_errors(run)
+        finally:
+            if sys.stdout is not None:  # as it is where it was closed
+                sys.stdout.flush()  # here, where an error can still be answered, also for what argparse prints
+    except BrokenPipeError:  # the reader, such as `head`, has left
+        _leave_broken_streams()
+        return 0
+    except OSError as error:
+        if debug or error.errno != errno.ENOSPC:
+            raise
+        _leave_broken_streams()
+        print(f"torchcaps: what is printed cannot be written: {error.strerror}.", file=sys.stderr)
+        return 2
+
+
+def _tell_errors(run: Callable[[], int]) -> int:
     try:
         return run()
     except CommandError as error:
@@ -100,11 +120,17 @@ def run_guarded(run: Callable[[], int], debug: bool) -> int:
     except KeyboardInterrupt:
         print("torchcaps: stopped.", file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader, such as `head`, has left
-        return 0
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] == "torchcaps":
             raise
         print(f"torchcaps: this command {missing_extra(error)}", file=sys.stderr)
         return 2
+
+
+def _leave_broken_streams() -> None:
+    """What is still to be written to a stream that cannot take it goes nowhere, and Python ends in silence."""
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

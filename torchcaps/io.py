@@ -7,15 +7,16 @@ lists, maps) of a bounded depth before anything looks at it. Nothing in it is im
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import stat
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from torchcaps.errors import FileError
 from torchcaps.extras import comes_with_an_extra
@@ -26,6 +27,8 @@ MOST_TEXT = 100_000
 """Bytes of a recipe or another small file that people write: ours have less than 3,000."""
 MOST_JSON = 10_000_000
 """Characters of JSON that programs write: the numbers of a report have less than 200,000."""
+MOST_PIECE = 10_000_000
+"""Bytes of a line among many."""
 MOST_NUMBER = 2**63
 MOST_NODES, MOST_DEPTH = 100_000, 20
 """Values in plain data, and how deep they may lie inside each other."""
@@ -50,6 +53,35 @@ def read_bytes(path: str | os.PathLike[str], most: int | None = None) -> bytes:
         raise FileError(f"{path} cannot be read: {error.strerror or error}.") from error
     except ValueError as error:  # a NUL in a name
         raise FileError(f"{os.fspath(path)!r} is no name of a file: {error}.") from None
+
+
+def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
+    """A regular file, to be read piece by piece; a pipe or a device, which may never end, is refused."""
+    try:
+        return open(_open(path), "rb")
+    except OSError as error:
+        raise FileError(f"{path} cannot be read: {error.strerror or error}.") from error
+    except ValueError as error:
+        raise FileError(f"{os.fspath(path)!r} is no name of a file: {error}.") from None
+
+
+def split_stream(stream: BinaryIO, separator: bytes = b"\n", most: int = MOST_PIECE) -> Iterator[bytes]:
+    """The pieces of a stream between separators, each as soon as it is there; what is after the last one, too.
+
+    Args:
+        stream: a file or a pipe, open for reading.
+        separator: a single byte, which is in no piece.
+        most: bytes of a piece; a longer one is refused.
+    """
+    rest = b""
+    while chunk := stream.read1(65_536):  # type: ignore[attr-defined] # what is there, without waiting for more
+        *pieces, rest = (rest + chunk).split(separator)
+        for piece in [*pieces, rest]:
+            if len(piece) > most:
+                raise FileError(f"it has more than {most:,} bytes in one line.")
+        yield from pieces
+    if rest:
+        yield rest
 
 
 def require_regular(path: str | os.PathLike[str]) -> None:
@@ -121,6 +153,35 @@ def parse_json(text: str, what: object) -> Any:
 def read_json(path: str | os.PathLike[str]) -> Any:
     """Plain data from a JSON file."""
     return parse_json(read_text(path, MOST_JSON), path)
+
+
+def dump_json(value: Any, indent: int | None = None, ascii_only: bool = False) -> str:
+    """Plain data as JSON that every program reads: what is no finite number is null, and all of it can be printed.
+
+    Names of files that are not UTF-8 keep their bytes as escapes, which Python's ``json`` reads back.
+
+    Args:
+        value: strings, numbers, truth values, None, and lists, tuples and maps of these.
+        indent: of what lies inside; not given: all in one line.
+        ascii_only: escape all other letters, for a reader of another encoding.
+    """
+    return make_printable(json.dumps(make_plain(value), indent=indent, ensure_ascii=ascii_only, allow_nan=False))
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Plain data as a JSON file, all of it or nothing."""
+    write_text(path, dump_json(value, indent=2) + "\n")
+
+
+def make_plain(value: Any) -> Any:
+    """As JSON can hold it: what is no number becomes null."""
+    if isinstance(value, Mapping):
+        return {str(name): make_plain(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [make_plain(part) for part in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value
 
 
 def parse_yaml(text: str, what: object) -> Any:

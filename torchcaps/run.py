@@ -8,10 +8,10 @@
 from __future__ import annotations
 
 import difflib
-import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,13 +26,14 @@ from torchcaps.data.options import IN_MEMORY, DataOptions
 from torchcaps.data.record import count_trained, read_record
 from torchcaps.data.registry import keep_own_options, list_datasets, make_dataset
 from torchcaps.errors import DataError
-from torchcaps.io import require_inside, write_text
+from torchcaps.io import require_inside, write_json
 from torchcaps.models import Model
 from torchcaps.pretrained import list_pretrained, weights_path
 from torchcaps.progress import Progress, silent
 from torchcaps.training.balance import describe_unanswered
 from torchcaps.training.errors import RunError
-from torchcaps.training.evaluation import find_device, measure_source
+from torchcaps.training.evaluation import measure_source
+from torchcaps.training.prediction import NumberedItem, OnError, Prediction, answer_items, number_items
 from torchcaps.training.recipe import Recipe
 from torchcaps.training.recipes import recipe_from_file
 from torchcaps.training.recording import list_items, open_split
@@ -54,33 +55,11 @@ from torchcaps.training.tasks.metrics import find_unanswered
 if TYPE_CHECKING:
     from torchcaps.report import Report
 
+__all__ = ["OpenData", "Prediction", "Run", "fit", "load"]
+
 Say = Callable[[str], None]
 RECIPES = {"images": "quickstart", "texts": "text"}
 """By which data is trained on if no recipe is named."""
-
-
-class Prediction(NamedTuple):
-    """What a model says about one image or text.
-
-    Attributes:
-        item: the file's name, the text, or the image's number.
-        labels: all classes, by falling score.
-        scores: theirs: lengths of the class capsules, or probabilities.
-    """
-
-    item: str
-    labels: tuple[str, ...]
-    scores: tuple[float, ...]
-
-    @property
-    def label(self) -> str:
-        """The class with the highest score."""
-        return self.labels[0]
-
-    @property
-    def score(self) -> float:
-        """Of that class."""
-        return self.scores[0]
 
 
 class OpenData(NamedTuple):
@@ -146,17 +125,35 @@ class Run:
             An answer for each, in their order.
         """
         items = self.task.list_items(inputs)
-        answers: list[Prediction | None] = [None] * len(items)
-        tick, device = progress("predicting", len(items)), find_device(self.model)
-        for part in self.task.read_items(items):
-            scores = self.task.score(self.model, part.inputs.to(device)).cpu()
-            order = scores.argsort(dim=1, descending=True)
-            for place, row, ranks in zip(part.places, scores, order, strict=True):
-                labels = tuple(self.classes[k] for k in ranks)
-                name = self.task.name_item(items[place], place)
-                answers[place] = Prediction(name, labels, tuple(row[ranks].tolist()))
-            tick(len(part.places))
-        return [answer for answer in answers if answer is not None]
+        answers, tick = [], progress("predicting", len(items))
+        for answer in answer_items(self.model, self.task, map(NumberedItem, count(), items)):
+            answers.append(answer)
+            tick(1)
+        return answers
+
+    def predict_stream(
+        self, inputs: Iterable[Any], on_error: OnError | None = None, batch_size: int | None = None
+    ) -> Generator[Prediction, None, None]:
+        """Classify images or texts as they come, however many: an answer is given before later inputs are asked for.
+
+        >>> for answer in run.predict_stream(Path("photos").rglob("*.jpg"), on_error=print):
+        ...     print(answer.item, answer.label)
+
+        Args:
+            inputs: single ones as in :meth:`predict`, from a list, a generator or any other iterable, even an endless
+                one.
+            on_error: told of each input that cannot be read, its name and the error; it is then left out. Not given:
+                the error is raised.
+            batch_size: inputs that are read and answered together; not given: 64 images, or 500 texts. 1 answers each
+                at once.
+
+        Yields:
+            An answer for each input that could be read, in their order.
+        """
+        if batch_size is not None:
+            require_count("batch_size", batch_size)
+        items = number_items(self.task, inputs, on_error)
+        return answer_items(self.model, self.task, items, on_error, batch_size)
 
     def evaluate(
         self,
@@ -201,7 +198,7 @@ class Run:
         own = data is None and data_dir is None and crops is None
         if self.folder is not None and own and split == "test" and not new_items:
             try:
-                write_text(self.folder / "evaluation.json", json.dumps(result, indent=2) + "\n")
+                write_json(self.folder / "evaluation.json", result)
             except OSError as error:
                 if notice:
                     notice(f"The result could not be kept in {self.folder}: {error.strerror}.")

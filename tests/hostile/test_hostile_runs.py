@@ -288,7 +288,7 @@ def test_a_read_only_run_is_measured(run, harmless, capsys, monkeypatch):
     def full(*_):
         raise OSError(30, os.strerror(30))
 
-    monkeypatch.setattr(torchcaps.run, "write_text", full)
+    monkeypatch.setattr(torchcaps.run, "write_json", full)
     assert "accuracy" in harmless("evaluate", run)
 
 

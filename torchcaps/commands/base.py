@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TextIO
+from typing import Any, TextIO
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.io import make_printable
+from torchcaps.io import dump_json, make_printable
 
 NO_MEMORY = "there is not enough memory. Choose smaller images, a smaller model or smaller batches."
 
@@ -19,6 +20,12 @@ NO_MEMORY = "there is not enough memory. Choose smaller images, a smaller model 
 def say(text: str = "", to: TextIO | None = None, end: str = "\n") -> None:
     """Print, with control characters spelled out: names of files and classes may come from anyone."""
     print(make_printable(text), end=end, file=to, flush=True)
+
+
+def say_json(value: Any, indent: int | None = 2) -> None:
+    """Print plain data as JSON, in letters that stdout can take."""
+    encoding = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().replace("_", "-")
+    say(dump_json(value, indent, ascii_only=encoding not in ("utf-8", "utf8")))
 
 
 class CommandError(Exception):
@@ -94,6 +101,6 @@ def user_errors(spell: Callable[[TorchcapsError], str] = spell_as_option) -> Ite
             raise
         raise CommandError(NO_MEMORY) from error
     except OSError as error:
-        if error.strerror is None:
+        if error.strerror is None or isinstance(error, BrokenPipeError):  # who read stdout has left: no error
             raise
         raise CommandError(f"{error.filename or 'a file'} cannot be read or written: {error.strerror}.") from error

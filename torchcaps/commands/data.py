@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchcaps.commands.base import Command, CommandError, say, user_errors
+from torchcaps.commands.base import Command, CommandError, say, say_json, user_errors
 
 if TYPE_CHECKING:
     from torchcaps.data.dataset import Dataset
@@ -67,7 +66,7 @@ def _list(arguments: argparse.Namespace) -> int:
         where = _find_place(cls, arguments.data_dir)
         entries[name] = {"description": cls.description(), **({"where": where} if where else {})}
     if arguments.json:
-        say(json.dumps(entries, indent=2, ensure_ascii=False))
+        say_json(entries)
         return 0
     for name, entry in entries.items():
         say(f"{name:<16}{entry['description']}" + (f"  [{entry['where']}]" if "where" in entry else ""))
@@ -92,7 +91,7 @@ def _find_place(cls: type[Dataset], data_dir: str | None) -> str:
 def _show(arguments: argparse.Namespace, splits: list[Checked]) -> int:
     """What was read of each split, and how often each class comes."""
     if arguments.json:
-        say(json.dumps({checked.split: checked.numbers() for checked in splits}, indent=2, ensure_ascii=False))
+        say_json({checked.split: checked.numbers() for checked in splits})
         return 0
     for checked in splits:
         say(f"{arguments.name} {checked.split}: {checked.count:,} {checked.kind} of {checked.size}")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import inspect
-import json
 import platform
 from typing import Any
 
-from torchcaps.commands.base import Command, say
+from torchcaps.commands.base import Command, say, say_json
 
 
 def collect_info() -> dict[str, str]:
@@ -70,7 +69,7 @@ def _add_json(parser: argparse.ArgumentParser) -> None:
 def _print_info(arguments: argparse.Namespace) -> int:
     lines = collect_info()
     if arguments.json:
-        say(json.dumps(lines, indent=2))
+        say_json(lines)
         return 0
     width = max(map(len, lines))
     for name, value in lines.items():
@@ -81,7 +80,7 @@ def _print_info(arguments: argparse.Namespace) -> int:
 def _print_models(arguments: argparse.Namespace) -> int:
     entries = describe_models()
     if arguments.json:
-        say(json.dumps(entries, indent=2, ensure_ascii=False))
+        say_json(entries)
         return 0
     for name, entry in entries.items():
         say(f"{name:<22}{entry['parameters']:>12,}  {entry['description']}")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from torchcaps.commands.base import Command, CommandError, say, user_errors
+from torchcaps.commands.base import Command, CommandError, say, say_json, user_errors
 
 MOST_SHOWN = 20
 """Classes of which a confusion matrix is printed."""
@@ -60,7 +59,7 @@ def _run(arguments: argparse.Namespace) -> int:
         if arguments.pictures:
             notices += _draw(result, Path(arguments.pictures))
     if arguments.json:
-        say(json.dumps(result, indent=2))
+        say_json(result)
     else:
         _show(result, arguments.confusion)
     for notice in notices:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from torchcaps.commands.base import Command, say, user_errors
+from torchcaps.commands.base import Command, say, say_json, user_errors
 
 if TYPE_CHECKING:
     from torchcaps.report.reports import StepProgress
@@ -49,7 +48,7 @@ def _run(arguments: argparse.Namespace) -> int:
                 progress=progress,
             )
     if arguments.json:
-        say(json.dumps(report.numbers, indent=2, ensure_ascii=False))
+        say_json(report.numbers)
         return 0
     for line in summarise(report.numbers):
         say(line)

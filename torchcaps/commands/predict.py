@@ -4,34 +4,62 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
+import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
-from torchcaps.commands.base import Command, CommandError, say, user_errors
+from torchcaps.commands.base import Command, CommandError, say, say_json, user_errors
+from torchcaps.commands.unread import Unread
 from torchcaps.io import make_printable
 
 if TYPE_CHECKING:
     from torchcaps.analysis.relevance import By
+    from torchcaps.data.inputs import Tally
     from torchcaps.run import Prediction, Run
 
 EXAMPLES = """  torchcaps predict runs/quickstart-1 three.png
-  torchcaps predict runs/quickstart-1 *.png --csv > found.csv
+  torchcaps predict runs/quickstart-1 photos/ --csv > found.csv           a folder, with all that is in it
+  torchcaps predict runs/quickstart-1 'photos/**/*.jpg' --json            a pattern
+  find photos -name '*.jpg' | torchcaps predict runs/quickstart-1 -       a list of files
+  torchcaps predict runs/quickstart-1 list.csv --column file              a column of files
   torchcaps predict runs/text-1 --text "a warm and funny film"
   torchcaps predict runs/text-1 --text "a warm and funny film" --words
+  torchcaps predict runs/text-1 reviews.csv --column review
   torchcaps predict runs/text-1 reviews.txt --html words.html
-  cat reviews.txt | torchcaps predict runs/text-1 - --json"""
+  cat reviews.txt | torchcaps predict runs/text-1 - --json
+
+Answers are printed as they come. What cannot be read does not stop the rest: it is listed on stderr at the end.
+Exit code: 0 if all was answered, 1 if something could not be read, 2 if nothing could be begun."""
+MOST_KINDS = 5
+"""Of what was left out."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", help="a run folder or a weights.safetensors")
+    parser.add_argument("run", help="a run folder, a weights.safetensors or the name of a pretrained model")
     parser.add_argument(
-        "files", nargs="*", metavar="FILE", help="image files (PNG, JPEG); of a text model files with a text per line"
+        "files",
+        nargs="*",
+        metavar="WHAT",
+        help="images: files, folders, quoted patterns, tables with a column of files, or - for a list of files on "
+        "stdin; of a text model files with a text per line, tables with a column of texts, or - for stdin",
     )
     parser.add_argument(
         "--text", action="append", default=[], metavar="TEXT", help="a text; may be given several times"
+    )
+    parser.add_argument(
+        "--column",
+        metavar="NAME",
+        help="of tables (.csv, .tsv, .jsonl, also on stdin): where the files or texts are (default: file, path, "
+        "filename or image; of texts that of the training, or text)",
+    )
+    parser.add_argument("-0", "--null", action="store_true", help="what comes on stdin is separated by NUL, not lines")
+    parser.add_argument("--errors", metavar="FILE", help="write all that cannot be read, with the reason, as CSV")
+    parser.add_argument(
+        "--batch-size", type=int, metavar="N", help="read and answer so many together (default: 64 images, 500 texts)"
     )
     parser.add_argument("--words", action="store_true", help="show the words that decide, coloured (text capsules)")
     parser.add_argument("--html", metavar="FILE", help="write the words that decide as a page (text capsules)")
@@ -46,31 +74,116 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     shape.add_argument("--json", action="store_true", help="print a line of JSON for every image or text")
 
 
+def _parse(words: Sequence[str]) -> argparse.Namespace:
+    """Options may stand anywhere among the inputs."""
+    parser = argparse.ArgumentParser(prog="torchcaps predict", allow_abbrev=False)
+    _add_arguments(parser)
+    return parser.parse_intermixed_args(words)
+
+
 def _run(arguments: argparse.Namespace) -> int:
     with user_errors():
-        from torchcaps.progress import bars
+        from torchcaps.data.inputs import Tally
         from torchcaps.run import load
 
         run = load(arguments.run)
-        if run.task.kind == "images":
-            _refuse_text_options(arguments)
-            items: list[str] = arguments.files
-        else:
-            items = _read_texts(arguments)
-        if arguments.words or arguments.html:
-            if arguments.csv or arguments.json:
-                raise CommandError(
-                    "--words and --html show words, --csv and --json print scores: give one or the other."
-                )
-            return _show_words(arguments, run, items)
-        if arguments.of_class is not None or arguments.by is not None:
-            raise CommandError("--class and --by go with --words or --html, which show the words that decide.")
-        _print(arguments, run, run.predict(items, bars()))
-    return 0
+        _check(arguments, run.task.kind)
+        with Unread(arguments.errors) as unread:
+            tally = Tally(unread.add)
+            find = _find_files if run.task.kind == "images" else _find_texts
+            items = find(arguments, run, tally)
+            if arguments.words or arguments.html:
+                answered = _show_words(arguments, run, list(items))
+            else:
+                answered = _answer(arguments, run, items, unread)
+            unread.tell(answered, "files" if run.task.kind == "images" else "inputs")
+        _tell(arguments, tally, run.task.kind)
+        if not answered and not unread.count:
+            what = "no image among what was given" if run.task.kind == "images" else "no text: every line was empty"
+            raise CommandError(f"there is {what}.")
+    return 1 if unread.count else 0
 
 
-def _show_words(arguments: argparse.Namespace, run: Run, texts: Sequence[str]) -> int:
-    """Print the words that decide in colour, write a page of them, or both."""
+def _check(arguments: argparse.Namespace, kind: str) -> None:
+    """Refuse options that do not go together, or not with this kind of model."""
+    texts = arguments.text or arguments.words or arguments.html or arguments.of_class or arguments.by
+    if kind == "images" and texts:
+        raise CommandError("this model reads images: --text, --words, --html, --class and --by are for text models.")
+    if kind == "images" and not arguments.files:
+        raise CommandError(
+            "which images? torchcaps predict RUN WHAT …: files, folders, patterns, or - for a list of files on stdin."
+        )
+    if (arguments.words or arguments.html) and (arguments.csv or arguments.json):
+        raise CommandError("--words and --html show words, --csv and --json print scores: give one or the other.")
+    if not (arguments.words or arguments.html) and (arguments.of_class is not None or arguments.by is not None):
+        raise CommandError("--class and --by go with --words or --html, which show the words that decide.")
+    if not arguments.files and arguments.text:
+        if arguments.column is not None:
+            raise CommandError("--column is of tables, and there is none: give a .csv, .tsv or .jsonl file.")
+    elif not arguments.files:
+        arguments.files = ["-"]
+    if "-" in arguments.files and sys.stdin.isatty():
+        raise CommandError(
+            "which images? - is a list of files on stdin, such as that of find."
+            if kind == "images"
+            else 'which texts? --text "…", a file with a text per line, or - to read from stdin.'
+        )
+    if arguments.null and "-" not in arguments.files:
+        raise CommandError("--null is about what comes on stdin: give - to read it.")
+
+
+def _stdin(arguments: argparse.Namespace) -> BinaryIO | None:
+    return sys.stdin.buffer if "-" in arguments.files else None
+
+
+def _find_files(arguments: argparse.Namespace, _: Run, tally: Tally) -> Iterator[str]:
+    from torchcaps.data.inputs import find_images
+
+    separator = b"\0" if arguments.null else b"\n"
+    return find_images(arguments.files, tally, listed=_stdin(arguments), separator=separator, column=arguments.column)
+
+
+def _find_texts(arguments: argparse.Namespace, run: Run, tally: Tally) -> Iterator[str]:
+    """Those of --text, then those of the files."""
+    from torchcaps.data.text.inputs import find_texts
+
+    trained = {} if run.recipe is None else run.recipe.data.options
+    columns = {name: trained[name] for name in ("text_column", "label_column") if isinstance(trained.get(name), str)}
+    separator = b"\0" if arguments.null else b"\n"
+    found = find_texts(
+        arguments.files, tally, listed=_stdin(arguments), separator=separator, column=arguments.column, **columns
+    )
+    return chain(arguments.text, found)
+
+
+def _answer(arguments: argparse.Namespace, run: Run, items: Iterator[str], unread: Unread) -> int:
+    """Print an answer for each input, as they come; gives their number."""
+    answered, show = 0, _printer(arguments, run)
+    stream = run.predict_stream(items, unread.add, arguments.batch_size)
+    with closing(stream) as answers, _count_on_terminal() as tick:
+        for answer in answers:
+            show(answer)
+            answered += 1
+            tick()
+    return answered
+
+
+@contextmanager
+def _count_on_terminal() -> Iterator[Callable[[], object]]:
+    """A number that grows on stderr, for people who do not see the answers themselves."""
+    if not sys.stderr.isatty() or sys.stdout.isatty():
+        yield lambda: None
+        return
+    from tqdm import tqdm
+
+    with tqdm(desc="predicting", unit="", leave=False, file=sys.stderr, delay=1) as line:
+        yield line.update
+
+
+def _show_words(arguments: argparse.Namespace, run: Run, texts: list[str]) -> int:
+    """Print the words that decide in colour, write a page of them, or both; gives the number of texts."""
+    if not texts:
+        return 0
     from rich.console import Console
 
     from torchcaps.analysis.relevance import find_deciding_words
@@ -88,56 +201,56 @@ def _show_words(arguments: argparse.Namespace, run: Run, texts: Sequence[str]) -
     if arguments.html:
         write_text(Path(arguments.html), render_words(decided, "Which words decide", by))
         console.print(f"Page: {arguments.html}", soft_wrap=True, markup=False)
-    return 0
+    return len(texts)
 
 
-def _refuse_text_options(arguments: argparse.Namespace) -> None:
-    if arguments.text or arguments.words or arguments.html or arguments.of_class or arguments.by:
-        raise CommandError("this model reads images: --text, --words, --html, --class and --by are for text models.")
-    if not arguments.files:
-        raise CommandError("which images? torchcaps predict RUN FILE …")
-
-
-def _read_texts(arguments: argparse.Namespace) -> list[str]:
-    """Those of --text, then every line of the files; - is stdin. Lines without any character are left out."""
-    texts = list(arguments.text)
-    for name in arguments.files or ([] if texts else ["-"]):
-        if name == "-" and sys.stdin.isatty():
-            raise CommandError('which texts? --text "…", a file with a text per line, or - to read from stdin.')
-        try:
-            content = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-            lines = content.decode("utf-8-sig").split("\n")  # other line ends of Python's are inside of texts
-        except UnicodeDecodeError as error:
-            where = "stdin" if name == "-" else name
-            raise CommandError(f"{where} is not UTF-8 text: {error.reason} at byte {error.start}.") from error
-        texts += [line.strip() for line in lines if line.strip()]
-    if not texts:
-        raise CommandError("there is no text: every line was empty.")
-    return texts
-
-
-def _print(arguments: argparse.Namespace, run: Run, answers: list[Prediction]) -> None:
-    kind, several = run.task.item_name, run.task.multi_label
+def _printer(arguments: argparse.Namespace, run: Run) -> Callable[[Prediction], None]:
+    """What prints an answer, as CSV after its header, as JSON, or for people."""
+    kind, several, names = run.task.item_name, run.task.multi_label, sorted(run.classes)
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    names = sorted(run.classes)
     if arguments.csv:
         writer.writerow([kind, "label", *names])
-    for answer in answers:
+
+    def show(answer: Prediction) -> None:
         scores = dict(zip(answer.labels, answer.scores, strict=True))
         labels = run.task.choose(answer.labels, answer.scores)
         if arguments.csv:
             numbers = [f"{scores[name]:.6f}" for name in names]
             writer.writerow([make_printable(answer.item), " ".join(labels) if several else answer.label, *numbers])
+            sys.stdout.flush()
         elif arguments.json:
             line = {kind: answer.item, "label": list(labels) if several else answer.label, "scores": scores}
-            say(json.dumps(line, ensure_ascii=False))
+            say_json(line, indent=None)
         else:
             best = ", ".join(f"{name} {score:.3f}" for name, score in list(scores.items())[:3])
             say(f"{_shorten(answer.item) if kind == 'text' else answer.item}: {best}")
 
+    return show
+
 
 def _shorten(text: str) -> str:
-    return text if len(text) <= 60 else f"{text[:59]}…"
+    line = " ".join(text.split())
+    return line if len(line) <= 60 else f"{line[:59]}…"
 
 
-PREDICT = Command("classify image files or texts", EXAMPLES, _add_arguments, _run)
+def _tell(arguments: argparse.Namespace, tally: Tally, kind: str) -> None:
+    """Say on stderr what was left out, and what may not have been meant."""
+    from torchcaps.data.inputs import TABLE_ENDINGS
+
+    counted = [f"{kind} {number:,}" for kind, number in tally.left_out.most_common() if number]
+    if counted:
+        rest = [f"and {len(counted) - MOST_KINDS} other kinds"] if len(counted) > MOST_KINDS else []
+        say(f"torchcaps: left out: {', '.join([*counted[:MOST_KINDS], *rest])}.", sys.stderr)
+    for name in tally.tables[:MOST_KINDS]:
+        say(
+            f"torchcaps: {name} looks like a table, and every line of it was read as a text: give --column NAME to "
+            "read a column of it.",
+            sys.stderr,
+        )
+    tables = [name for name in tally.labelled if name.lower().endswith(TABLE_ENDINGS)]
+    if kind == "texts" and tables and arguments.column is None:
+        command = shlex.join(["torchcaps", "evaluate", arguments.run, "--data", tables[0]])
+        say(f"torchcaps: {tables[0]} has labels, too: {command} measures how many are found.", sys.stderr)
+
+
+PREDICT = Command("classify image files or texts", EXAMPLES, _add_arguments, _run, _parse)

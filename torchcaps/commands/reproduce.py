@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import functools
-import json
 import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchcaps.commands.base import Command, CommandError, say, user_errors
+from torchcaps.commands.base import Command, CommandError, say, say_json, user_errors
 
 if TYPE_CHECKING:
     from torchcaps.experiments.base import Experiment, Setting, Trial
@@ -87,7 +86,7 @@ def _run_experiment(arguments: argparse.Namespace, experiment: Experiment, setti
     if experiment.extras is not None:
         files += experiment.extras(Context(setting, bars()), folder)
     if arguments.json:
-        say(json.dumps(_list_numbers(experiment, rows), indent=2, ensure_ascii=False))
+        say_json(_list_numbers(experiment, rows))
     else:
         _show(experiment, rows)
         say(f"Written: {', '.join(map(str, files))}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -11,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchcaps.commands.base import Command, CommandError, say, user_errors
+from torchcaps.commands.base import Command, CommandError, say, say_json, user_errors
 from torchcaps.commands.keys import format_keys, parse_with_keys, spell_keys
 from torchcaps.commands.show import show_images
 
@@ -162,7 +161,7 @@ def _tell(arguments: argparse.Namespace, folder: Path, summary: dict[str, Any]) 
     result = load(folder).evaluate() if arguments.evaluate else None
     if arguments.json:
         tested = {} if result is None else {"evaluation": result}
-        say(json.dumps({"run": str(folder), **summary, **tested}, indent=2))
+        say_json({"run": str(folder), **summary, **tested})
         return
     watched = f", validation accuracy {summary['val_accuracy']:.2%}" if "val_accuracy" in summary else ""
     say(f"Trained {summary['epochs']} epochs in {summary['training_seconds']:.0f} s{watched}.")

@@ -5,16 +5,18 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from torchcaps.experiments.base import Context, Experiment, Numbers, Setting, Trial
 from torchcaps.experiments.trained import digest, run_folder, train_once, training_seconds
-from torchcaps.io import write_text
+from torchcaps.io import write_json
 from torchcaps.progress import bars, silent
 from torchcaps.run import load
 from torchcaps.version import __version__
@@ -63,7 +65,7 @@ def reproduce(
     for number, trial in enumerate(trials, start=1):
         kept = _choose_kept_path(experiment.name, trial, setting, folder)
         if kept.is_file() and not again:
-            numbers = json.loads(kept.read_text(encoding="utf-8"))
+            numbers = _read_kept(kept)
         else:
             numbers = _measure(trial, setting, folder, bar)
             _keep(kept, numbers)
@@ -100,7 +102,13 @@ def _choose_kept_path(experiment: str, trial: Trial, setting: Setting, folder: P
 
 def _keep(path: Path, numbers: Mapping[str, object]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, json.dumps(numbers, indent=2) + "\n")
+    write_json(path, numbers)
+
+
+def _read_kept(path: Path) -> Any:
+    """What :func:`_keep` wrote; what was no number is again none that can be counted with."""
+    text = path.read_text(encoding="utf-8")
+    return json.loads(text, object_hook=lambda entry: {k: math.nan if v is None else v for k, v in entry.items()})
 
 
 def _measure_together(experiment: Experiment, context: Context, folder: Path, again: bool) -> Mapping[str, Numbers]:
@@ -110,7 +118,7 @@ def _measure_together(experiment: Experiment, context: Context, folder: Path, ag
     path = folder / "measured" / experiment.name / f"together-{key}.json"
     if again or not path.is_file():
         _keep(path, experiment.together(context))
-    numbers: Mapping[str, Numbers] = json.loads(path.read_text(encoding="utf-8"))
+    numbers: Mapping[str, Numbers] = _read_kept(path)
     return numbers
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -16,7 +14,7 @@ from torch import nn
 from torchcaps.analysis.answers import answer_images, answer_texts
 from torchcaps.analysis.gradients import evaluating
 from torchcaps.errors import FileError
-from torchcaps.io import make_folders, read_json, require_inside, write_bytes, write_text
+from torchcaps.io import make_folders, make_plain, read_json, require_inside, write_bytes, write_json, write_text
 from torchcaps.models.base import CapsuleModel
 from torchcaps.models.cnn import parameter_count
 from torchcaps.report.cases import show_cases
@@ -170,19 +168,8 @@ def _list_numbers(
     }
     measured = {section.id: section.numbers for section in sections}
     pictures = [f"{picture.name}.png" for section in sections for picture in section.pictures]
-    numbers: dict[str, Any] = _make_plain({**about, **header.numbers, **measured, "pictures": pictures})
+    numbers: dict[str, Any] = make_plain({**about, **header.numbers, **measured, "pictures": pictures})
     return numbers
-
-
-def _make_plain(value: Any) -> Any:
-    """As JSON can hold it: what is no number becomes null."""
-    if isinstance(value, Mapping):
-        return {str(name): _make_plain(part) for name, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_make_plain(part) for part in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value
 
 
 def _write(folder: Path, header: ReportHeader, sections: Sequence[Section], numbers: dict[str, Any]) -> Path:
@@ -194,7 +181,7 @@ def _write(folder: Path, header: ReportHeader, sections: Sequence[Section], numb
         write_bytes(folder / PICTURES / f"{picture.name}.png", picture.content)
     for name in list_pictures(folder) - set(numbers["pictures"]):
         (folder / PICTURES / name).unlink(missing_ok=True)
-    write_text(folder / NUMBERS, json.dumps(numbers, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    write_json(folder / NUMBERS, numbers)
     files = {"numbers": NUMBERS, "pictures": PICTURES, "version": __version__}
     write_text(folder / PAGE, render("report.html", header=header, sections=sections, **files))
     return folder / PAGE

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import sys
@@ -22,7 +21,7 @@ from torchcaps.data.files import print_progress
 from torchcaps.data.record import SplitRecord
 from torchcaps.data.registry import make_dataset
 from torchcaps.extras import comes_with_an_extra
-from torchcaps.io import write_text
+from torchcaps.io import write_json
 from torchcaps.models.cnn import parameter_count
 from torchcaps.plain import require_modest
 from torchcaps.training.balance import describe_balance, describe_unanswered
@@ -348,5 +347,5 @@ def _finish(
         **more,
     }
     if first:
-        write_text(folder / "summary.json", json.dumps(summary, indent=2) + "\n")
+        write_json(folder / "summary.json", summary)
     return summary

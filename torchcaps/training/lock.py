@@ -7,7 +7,6 @@ SMB do; where a file system has none, training goes on and says so.
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import time
@@ -16,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from torchcaps.errors import FileError, TorchcapsError
-from torchcaps.io import make_printable, read_json, require_inside
+from torchcaps.io import dump_json, make_printable, read_json, require_inside
 
 LOCK = ".lock"
 SECONDS_BETWEEN = 0.2
@@ -61,7 +60,7 @@ def locked(folder: Path, say: Callable[[str], None] | None = None) -> Iterator[N
     try:
         who = {"process": os.getpid(), "machine": platform.node(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
         os.ftruncate(handle, 0)
-        os.write(handle, json.dumps(who).encode())
+        os.write(handle, dump_json(who).encode())
         yield
     finally:
         path.unlink(missing_ok=True)  # while it is held: nobody else's

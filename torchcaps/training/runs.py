@@ -14,7 +14,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import shutil
@@ -30,7 +29,7 @@ from torch import Tensor, nn
 from torchcaps.data.record import RECORD
 from torchcaps.errors import FileError, TorchcapsError
 from torchcaps.extras import comes_with_an_extra
-from torchcaps.io import make_folders, require_inside, require_regular, write_bytes, write_text
+from torchcaps.io import make_folders, require_inside, require_regular, write_bytes, write_json, write_text
 from torchcaps.machine import WeightLimit, free_memory
 from torchcaps.models import Model
 from torchcaps.training.errors import RunError
@@ -125,7 +124,7 @@ def write_versions(folder: Path) -> None:
         "threads": torch.get_num_threads(),
         "routing": routed_path(),
     }
-    write_text(folder / "versions.json", json.dumps(versions, indent=2) + "\n")
+    write_json(folder / "versions.json", versions)
 
 
 def save_weights(path: Path, model: nn.Module, spec: ModelSpec) -> None:
@@ -228,7 +227,8 @@ def load_model(path: str | os.PathLike[str]) -> tuple[Model, ModelSpec]:
         model = _build(spec, file, place)
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
     model.load_state_dict(tensors)
-    if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
+    # Of the model, not of the file, in which a number may be finite that is too large for the model's type.
+    if not all(bool(tensor.isfinite().all()) for tensor in model.state_dict().values()):
         raise RunError(
             f"some of the weights in {place} are not a number, or infinite: its training diverged. Train it again."
         )

@@ -13,10 +13,14 @@ from torch import Tensor, nn
 
 from torchcaps.data.dataset import Dataset, Files, Kind
 from torchcaps.data.images import Source
+from torchcaps.errors import TorchcapsError
 from torchcaps.models.registry import Reads, input_kind, list_models
 from torchcaps.training.errors import RunError
 from torchcaps.training.recipe import Recipe
 from torchcaps.training.tasks.metrics import PRESENT, measure_answers, probabilities
+
+OnBadItem = Callable[[int, TorchcapsError], None]
+"""Told the place of an input that cannot be read, and why."""
 
 
 class InputBatch(NamedTuple):
@@ -58,6 +62,8 @@ class Task(ABC):
     """What a model for it reads, as the registry of models has it."""
     item_name: ClassVar[str]
     """What one says to a single input that a model is asked about."""
+    at_a_time: ClassVar[int]
+    """Inputs that are read and answered together."""
 
     class_names: tuple[str, ...]
 
@@ -143,8 +149,13 @@ class Task(ABC):
         """What an input is called in an answer."""
 
     @abstractmethod
-    def read_items(self, items: Sequence[Any]) -> Iterator[InputBatch]:
-        """Inputs as a model reads them, some at a time."""
+    def read_items(self, items: Sequence[Any], on_error: OnBadItem | None = None) -> Iterator[InputBatch]:
+        """Inputs as a model reads them, some at a time.
+
+        Args:
+            items: single inputs, as :meth:`list_items` gives them; not many, all may be held at once.
+            on_error: told of each that cannot be read, which is then in no batch; not given: the first is raised.
+        """
 
     def score(self, model: nn.Module, inputs: Tensor) -> Tensor:
         """Activations of the class capsules, or a model's probabilities; of several patches per image the mean.

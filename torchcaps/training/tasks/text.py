@@ -24,7 +24,7 @@ from torchcaps.io import require_inside, write_atomically
 from torchcaps.models.registry import Reads
 from torchcaps.training.errors import RunError
 from torchcaps.training.recipe import Recipe
-from torchcaps.training.tasks.base import InputBatch, Prepared, Task
+from torchcaps.training.tasks.base import InputBatch, OnBadItem, Prepared, Task
 from torchcaps.training.tasks.headers import read_class_names, read_count, read_value
 
 VOCABULARY = "vocabulary.txt"
@@ -49,6 +49,7 @@ class TextTask(Task):
     kind: ClassVar[Kind] = "texts"
     reads: ClassVar[Reads] = "words"
     item_name: ClassVar[str] = "text"
+    at_a_time: ClassVar[int] = 500
 
     words: int
     vector_size: int
@@ -179,7 +180,7 @@ class TextTask(Task):
         """The text itself."""
         return item
 
-    def read_items(self, items: Sequence[str]) -> Iterator[InputBatch]:
+    def read_items(self, items: Sequence[str], on_error: OnBadItem | None = None) -> Iterator[InputBatch]:
         """By length, so that little is padding. A text without any known word is read, too."""
         tokens = tuple(tokenize(text, self.lower, self.units) for text in items)
         labels = torch.zeros((len(tokens), len(self.class_names)), dtype=torch.bool)  # which nobody looks at
