@@ -19,6 +19,10 @@ KEY_BYTES = 16
 """Of a hash: among 10¹² items two that differ share one with a chance of 10⁻¹⁵."""
 
 
+BETWEEN = " | "
+"""Names of classes in the label of an item that has several."""
+
+
 class Item(NamedTuple):
     """What one item of a set is: the hash of its content, and where it is found."""
 
@@ -76,7 +80,9 @@ def name_labels(labels: Tensor, class_names: Sequence[str]) -> list[str]:
     """Labels int64 ``[N]``, or flags bool ``[N, K]``, as the names of the classes."""
     if labels.dim() == 1:
         return [class_names[label] for label in labels.tolist()]
-    return [" | ".join(name for name, there in zip(class_names, row, strict=True) if there) for row in labels.tolist()]
+    return [
+        BETWEEN.join(name for name, there in zip(class_names, row, strict=True) if there) for row in labels.tolist()
+    ]
 
 
 def pick_items(items: tuple[Item, ...] | None, chosen: Tensor) -> tuple[Item, ...] | None:

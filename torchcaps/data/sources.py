@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
 from torchcaps.data.dataset import Files, ImageDataset, TextDataset
-from torchcaps.data.images import ImageSet, ImageSource
+from torchcaps.data.flags import flag_indices
+from torchcaps.data.images import ImageSet, ImageSource, check_brightness
 from torchcaps.data.options import DataOptions, TextOptions
 from torchcaps.data.preparation import Augmentation, Preparation
-from torchcaps.data.splits import ItemSet, cut_validation, rank_by_content
+from torchcaps.data.splits import ItemSet, choose_strata, cut_validation, rank_by_content
 from torchcaps.data.text.texts import Texts
 from torchcaps.data.text.vocabulary import Vocabulary
 from torchcaps.errors import DataError
@@ -29,12 +32,11 @@ def training_sources(
     preparation, augmentation = Preparation.from_options(options), Augmentation.from_options(options)
     dataset.check_preparation(preparation, augmentation)
     data = dataset.load("train", files)
-    if int((data.labels.bincount() > 0).sum()) < 2:
-        raise DataError(f"the training images of {dataset.title} show one class only; a classifier needs at least two.")
+    _check_classes(data, dataset.title)
     _check_pixels(data, dataset.title)
     if not dataset.makes_canvas:
         _check_shift(augmentation, data.image_shape)
-    train, aside = _cut_validation(data, data.labels, options.validation, seed, files)
+    train, aside = _cut_validation(data, choose_strata(data.labels), options.validation, seed, files)
     source = dataset.training_source(data[train], preparation, augmentation)
     return source, dataset.validation_source(data[aside], preparation) if len(aside) else None
 
@@ -45,6 +47,7 @@ def evaluation_source(
     split: str = "test",
     files: Files = Files(),
     class_names: tuple[str, ...] | None = None,
+    multi_label: bool = False,
 ) -> ImageSource:
     """What a trained model is judged on.
 
@@ -54,9 +57,14 @@ def evaluation_source(
         split: of the data set.
         files: where they are looked for.
         class_names: those of the model, see :meth:`~torchcaps.data.dataset.ImageDataset.load`.
+        multi_label: the model answers any number of classes; images of one class each have that one.
     """
     dataset.check_preparation(preparation)
-    return dataset.evaluation_source(dataset.load(split, files, class_names), preparation)
+    data = dataset.load(split, files, class_names)
+    check_brightness(data.images, dataset.title)
+    if multi_label and not data.multi_label:
+        data = replace(data, labels=flag_indices(data.labels, len(data.class_names)))
+    return dataset.evaluation_source(data, preparation)
 
 
 def text_sources(
@@ -106,16 +114,20 @@ def _cut_validation(data: ItemSet, classes: Tensor, part: float, seed: int, file
     return (~aside).nonzero()[:, 0], aside.nonzero()[:, 0]
 
 
+def _check_classes(data: ImageSet, title: str) -> None:
+    """Refuse images that are all of one class, or have all the same labels."""
+    if data.multi_label and bool((data.labels == data.labels[:1]).all()):
+        raise DataError(f"the training images of {title} all have the same labels: there is nothing to tell apart.")
+    if not data.multi_label and int((data.labels.bincount() > 0).sum()) < 2:
+        raise DataError(f"the training images of {title} show one class only; a classifier needs at least two.")
+
+
 def _check_pixels(data: ImageSet, title: str) -> None:
     """Refuse images in which nothing can be seen."""
     low, high = int(data.images.min()), int(data.images.max())
     if low == high:
         raise DataError(f"all training images of {title} are of one colour ({low} of 255): nothing can be seen.")
-    if high == 1:
-        raise DataError(
-            f"the pixels of {title} are 0 and 1 where 255 is white, so all is black. Multiply them by 255, or save "
-            "them as floating-point numbers in 0 … 1."
-        )
+    check_brightness(data.images, title)
 
 
 def _check_shift(augmentation: Augmentation, image_shape: tuple[int, int, int]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from torchcaps.data.items import Entry, Item, name_labels
+from torchcaps.data.items import BETWEEN, Entry, Item, name_labels
 from torchcaps.data.randomness import Stream, sub_seed
 from torchcaps.errors import DataError
 
@@ -79,7 +79,8 @@ def cut_by_content(keys: Sequence[str], labels: Sequence[str], part: float, purp
     aside = {key for key, place in places.items() if place < part}
     classes: dict[str, set[str]] = defaultdict(set)
     for key, label in zip(keys, labels, strict=True):
-        classes[label].add(key)
+        for name in label.split(BETWEEN):  # of several labels each counts: a set of them may come only once
+            classes[name].add(key)
     for label in sorted(classes) if part else ():
         members = sorted(classes[label], key=places.__getitem__)
         if len(members) > 1 and not aside & set(members):
@@ -87,6 +88,19 @@ def cut_by_content(keys: Sequence[str], labels: Sequence[str], part: float, purp
         if aside.issuperset(members):
             aside.discard(members[-1])
     return torch.tensor([key in aside for key in keys], dtype=torch.bool)
+
+
+def choose_strata(labels: Tensor) -> Tensor:
+    """One class for each item, of which a part is kept aside: its own, or of several flags the one that is rarest.
+
+    Shapes:
+        int64 ``[N]`` or bool ``[N, K]`` → int64 ``[N]``; an item without any flag has class K.
+    """
+    if labels.dim() == 1:
+        return labels
+    counts = labels.sum(dim=0).expand_as(labels)
+    rarest = torch.where(labels, counts, len(labels) + 1).argmin(dim=1)
+    return torch.where(labels.any(dim=1), rarest, labels.shape[1])
 
 
 def rank_by_content(keys: Sequence[str], labels: Sequence[str], part: float, purpose: str) -> Tensor:

@@ -78,14 +78,14 @@ def look_inside_tiff(content: bytes) -> TiffContent:
     _check_units(tags, unit, len(content))
     turn = tags.pop(TURN, [1])[0]
     biggest = max(tags[TILE_SIZES if tiled else STRIP_SIZES])
-    return TiffContent(_write(content, order, tags), turn if 1 <= turn <= 8 else None, several, unit.bytes + biggest)
+    return TiffContent(_write(content, order, tags), turn if 1 <= turn <= 8 else None, several, unit.size + biggest)
 
 
 class _Unit(NamedTuple):
     """A strip or a tile."""
 
-    bytes: int  # when it is decoded
-    count: int
+    size: int  # bytes when it is decoded
+    number: int
 
 
 def _read_tags(content: bytes, order: str) -> tuple[dict[int, list[int]], bool]:
@@ -158,22 +158,22 @@ def _measure_unit(tags: dict[int, list[int]], bits: int, samples: int, planes: i
 
 def _check_units(tags: dict[int, list[int]], unit: _Unit, total: int) -> None:
     """Refuse strips or tiles that are not all there, or are more than the picture needs."""
-    if unit.count > MOST_UNITS or unit.count * unit.bytes > MOST_DECODED:
+    if unit.number > MOST_UNITS or unit.number * unit.size > MOST_DECODED:
         raise TiffError(
-            f"it has too many pixels: {unit.count:,} strips or tiles of {unit.bytes:,} bytes (a decompression bomb?)"
+            f"it has too many pixels: {unit.number:,} strips or tiles of {unit.size:,} bytes (a decompression bomb?)"
         )
     places_tag, sizes_tag = (TILES, TILE_SIZES) if TILES in tags else (STRIPS, STRIP_SIZES)
     plain = tags[PACKING][0] == _PLAIN
     places = tags[places_tag]
-    sizes = tags.get(sizes_tag, [unit.bytes] * len(places) if plain else [])
-    if len(places) < unit.count or len(sizes) < unit.count:
+    sizes = tags.get(sizes_tag, [unit.size] * len(places) if plain else [])
+    if len(places) < unit.number or len(sizes) < unit.number:
         raise TiffError("it is cut short: strips or tiles are missing")
-    tags[places_tag], tags[sizes_tag] = places, sizes = places[: unit.count], sizes[: unit.count]
+    tags[places_tag], tags[sizes_tag] = places, sizes = places[: unit.number], sizes[: unit.number]
     if any(place > total or place + size > total for place, size in zip(places, sizes, strict=True)):
         raise TiffError("it is cut short: strips or tiles lie beyond its end")
     if not plain and sum(sizes) > total:  # the same bytes unpacked again and again: they may be many and give nothing
         raise TiffError("its strips or tiles are more than its bytes")
-    if plain and unit.count > 1:
+    if plain and unit.number > 1:
         _join_strips(tags, unit)
 
 
@@ -181,20 +181,21 @@ def _join_strips(tags: dict[int, list[int]], unit: _Unit) -> None:
     """Strips that are not packed and lie behind each other become one; of others there may not be as many."""
     places, height = tags.get(STRIPS, []), tags[HEIGHT][0]
     if places and tags.get(PLANES, [1])[0] == 1:
-        first, last = places[0], height - (unit.count - 1) * tags[ROWS][0]  # rows of the last one, which may be fewer
-        if places == list(range(first, first + unit.count * unit.bytes, unit.bytes)):
-            whole = (unit.count - 1) * unit.bytes + unit.bytes // tags[ROWS][0] * last
+        first, last = places[0], height - (unit.number - 1) * tags[ROWS][0]  # rows of the last one, which may be fewer
+        if places == list(range(first, first + unit.number * unit.size, unit.size)):
+            whole = (unit.number - 1) * unit.size + unit.size // tags[ROWS][0] * last
             tags[STRIPS], tags[STRIP_SIZES], tags[ROWS] = [first], [whole], [height]
             return
-    if unit.count > MOST_PLAIN_UNITS:
-        raise TiffError(f"it has {unit.count:,} strips or tiles, more than a picture needs")
+    if unit.number > MOST_PLAIN_UNITS:
+        raise TiffError(f"it has {unit.number:,} strips or tiles, more than a picture needs")
 
 
 def _write(content: bytes, order: str, tags: dict[int, list[int]]) -> bytes:
     """The content with another list of tags behind it, and a beginning that leads there. Places stay as they were."""
     start = len(content) + len(content) % 2
     end = start + 2 + 12 * len(tags) + 4
-    entries, values = [], []
+    entries: list[bytes] = []
+    values: list[bytes] = []
     for tag in sorted(tags):
         numbers = tags[tag]
         kind = 4 if tag not in _SHORT_LISTS and tag != PALETTE and max(numbers) >= 2**16 else 3
@@ -207,4 +208,3 @@ def _write(content: bytes, order: str, tags: dict[int, list[int]]) -> bytes:
     listed = struct.pack(f"{order}H", len(tags)) + b"".join(entries) + bytes(4)
     begin = content[:4] + struct.pack(f"{order}I", start)
     return b"".join([begin, memoryview(content)[8:], bytes(len(content) % 2), listed, *values])
-
