@@ -28,7 +28,10 @@ EXAMPLES = """  torchcaps predict runs/quickstart-1 three.png
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", help="a run folder or a weights.safetensors")
     parser.add_argument(
-        "files", nargs="*", metavar="FILE", help="image files (PNG, JPEG); of a text model files with a text per line"
+        "files",
+        nargs="*",
+        metavar="FILE",
+        help="image files (PNG, JPEG, WebP, BMP, TIFF, GIF); of a text model files with a text per line",
     )
     parser.add_argument(
         "--text", action="append", default=[], metavar="TEXT", help="a text; may be given several times"

@@ -13,6 +13,7 @@ from torchcaps.data.image_arrays import check_class_names
 from torchcaps.data.image_files import EXTENSIONS
 from torchcaps.data.splits import SPLITS
 from torchcaps.errors import DataError
+from torchcaps.io import make_printable
 
 SPLIT_LIKE = {"train", "training", "test", "testing", "val", "valid", "validation"}
 JUNK = {"thumbs.db", "desktop.ini", "ehthumbs.db"}
@@ -53,23 +54,26 @@ class LeftOut:
         said = []
         if self.endings:
             count = self.endings.total()
-            files = "1 file in class folders is" if count == 1 else f"{count:,} files in class folders are"
             said.append(
-                f"{files} not of a format that is read ({describe_endings(self.endings)}) and "
-                f"{'was' if count == 1 else 'were'} left out; images end in {', '.join(EXTENSIONS)}."
+                f"{count_files(count, 'file')} in class folders {'is' if count == 1 else 'are'} not of a format that is "
+                f"read ({describe_endings(self.endings)}) and {'was' if count == 1 else 'were'} left out; images end in "
+                f"{', '.join(EXTENSIONS)}."
             )
         if self.outside:
+            count = len(self.outside)
             said.append(
-                f"{len(self.outside):,} images lie in no class folder and were left out, such as {self.outside[0]}."
+                f"{count_files(count)} in no class folder {'was' if count == 1 else 'were'} left out, such as "
+                f"{make_printable(self.outside[0])}."
             )
         if self.hidden:
-            said.append(f"{self.hidden:,} images whose names begin with a dot were left out.")
+            verb = "whose name begins with a dot was" if self.hidden == 1 else "whose names begin with a dot were"
+            said.append(f"{count_files(self.hidden)} {verb} left out.")
         if self.folders:
             named = ", ".join(f"{name}/" for name in self.folders[:MOST_NAMED])
             more = ", …" if len(self.folders) > MOST_NAMED else ""
             said.append(
-                f"Beside train/ and test/ there is {named}{more}, of which nothing is read; what training is watched by "
-                "is cut from train/ (data.validation)."
+                f"Beside train/ and test/ there is {named}{more}, of which nothing is read; what training is watched "
+                "by is cut from train/ (data.validation)."
             )
         if self.odd_classes:
             named = ", ".join(f"{name}/" for name in self.odd_classes)
@@ -82,6 +86,11 @@ class ClassFolders(NamedTuple):
 
     parts: dict[str, dict[str, list[str]]]
     left_out: LeftOut
+
+
+def count_files(count: int, what: str = "image") -> str:
+    """How many there are, in words."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def describe_endings(endings: Counter[str]) -> str:

@@ -152,7 +152,7 @@ def make_labels(values: NDArray[Any], what: str, class_names: Sequence[str] | No
 
 
 def check_pair(images: ArrayHeader, labels: ArrayHeader, x: str, y: str) -> None:
-    """Refuse all but one label per image, or flags, of a kind that can be one; looked at before anything is unpacked."""
+    """Refuse all but one label per image, or flags, of a kind that can be one, before anything is unpacked."""
     flags = are_flags(labels.shape, labels.dtype.kind)
     single = len(labels.shape) == 1 or (len(labels.shape) == 2 and labels.shape[1] == 1)
     if not images.shape or not (flags or single):

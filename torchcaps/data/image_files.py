@@ -200,7 +200,7 @@ def _describe_fitting(looks: Sequence[_Look], shape: tuple[int, int, int], readi
         )
     several = sum(look.several for look in looks)
     if several:
-        said.append(f"{several:,} images have several frames or pages; the first of each is read.")
+        said.append(f"Of {several:,} with several frames or pages the first is read.")
     return said
 
 

@@ -62,12 +62,14 @@ class LabelTable(NamedTuple):
     Attributes:
         rows: in the order of the file.
         multi_label: an image may have several labels, or none.
-        unused: how many rows are of a split that is neither train nor test.
+        unused: how many images are of a validation split, which is not used.
+        named: all files, those too.
     """
 
     rows: list[LabelRow]
     multi_label: bool
     unused: int
+    named: frozenset[str]
 
 
 class _Cells(NamedTuple):
@@ -129,18 +131,17 @@ def read_label_file(path: Path, columns: LabelColumns) -> LabelTable:
         raise DataError(f"{path} names no images. Add a line for each.")
     separator = _choose_separator(cells, columns, path)
     rows, multi_label = [], separator is not None or any(isinstance(cell.label, list) for cell in cells)
-    unused = 0
-    for cell in cells:
+    names = [_check_name(cell, path) for cell in cells]
+    for cell, name in zip(cells, names, strict=True):
         part = _read_split(cell, path)
         if part is None:
-            unused += 1
             continue
         labels = _split_labels(cell, separator, path)
         if not labels and not multi_label:
             raise DataError(f"line {cell.line} of {path} has no label. Add it or delete the line.")
-        rows.append(LabelRow(_check_name(cell, path), labels, part, cell.line))
+        rows.append(LabelRow(name, labels, part, cell.line))
     _check_rows(rows, path)
-    return LabelTable(rows, multi_label, unused)
+    return LabelTable(rows, multi_label, len(cells) - len(rows), frozenset(names))
 
 
 def _read_rows(content: str, path: Path, columns: LabelColumns) -> Iterator[_Cells]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from torchcaps.data.class_folders import walk_files
+from torchcaps.data.class_folders import count_files, walk_files
 from torchcaps.data.dataset import NO_OPTION, Files, ImageDataset
 from torchcaps.data.flags import flag_names, sort_names
 from torchcaps.data.image_arrays import check_class_names
@@ -115,7 +115,7 @@ class LabelledImages(ImageDataset):
         missing = _find_missing(root, table.rows)
         rows = [row for row in table.rows if row.file not in missing]
         names = _name_classes(table.rows, class_names, label_file) if check else ()
-        return _Listed(root, label_file, rows, names, table.multi_label, missing, table.unused)
+        return _Listed(root, label_file, rows, names, table.multi_label, missing, table.unused, table.named)
 
 
 class _Listed(NamedTuple):
@@ -125,7 +125,8 @@ class _Listed(NamedTuple):
     class_names: tuple[str, ...]
     multi_label: bool
     missing: dict[str, str]  # names of files that are not there, and why
-    unused: int
+    unused: int  # images of a split that is not used
+    named: frozenset[str]  # in the file of labels
 
     @property
     def names(self) -> list[str]:
@@ -141,29 +142,32 @@ class _Listed(NamedTuple):
 
     def describe_left_out(self) -> list[str]:
         """A sentence for each kind of what is left out."""
-        said = []
+        said, where = [], self.label_file.name
         if self.missing:
             name, reason = next(iter(self.missing.items()))
             said.append(
-                f"{len(self.missing):,} images that {self.label_file.name} names were left out, such as {name}: "
-                f"{reason}."
+                f"{count_files(len(self.missing))} that {where} names {_were(len(self.missing))} left out, such as "
+                f"{make_printable(name)}: {reason}."
             )
         if self.unused:
             said.append(
-                f"{self.unused:,} rows of {self.label_file.name} are of a validation split and not used; what training "
-                "is watched by is cut from train (data.validation)."
+                f"{count_files(self.unused)} of the split validation in {where} {_were(self.unused)} left out; what "
+                "training is watched by is cut from train (data.validation)."
             )
-        named = {row.file for row in self.rows}
-        others = [name for name in _list_images(self.root) if name not in named]
-        if others and not self.unused:
+        others = [name for name in _list_images(self.root) if name not in self.named]
+        if others:
             said.append(
-                f"{len(others):,} images in {self.root} are not in {self.label_file.name} and were left out, such as "
-                f"{others[0]}."
+                f"{count_files(len(others))} in {self.root} that {where} does not name {_were(len(others))} left out, "
+                f"such as {make_printable(others[0])}."
             )
         bare = sum(not row.labels for row in self.rows)
         if bare:
-            said.append(f"{bare:,} images have no label at all: the model learns that they show none of the classes.")
+            said.append(f"{count_files(bare)} without any label {_were(bare)} taken to show none of the classes.")
         return said
+
+
+def _were(count: int) -> str:
+    return "was" if count == 1 else "were"
 
 
 def _list_images(root: Path) -> list[str]:
