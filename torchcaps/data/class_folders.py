@@ -54,11 +54,9 @@ class LeftOut:
         said = []
         if self.endings:
             count = self.endings.total()
-            said.append(
-                f"{count_files(count, 'file')} in class folders {'is' if count == 1 else 'are'} not of a format that is "
-                f"read ({describe_endings(self.endings)}) and {'was' if count == 1 else 'were'} left out; images end in "
-                f"{', '.join(EXTENSIONS)}."
-            )
+            files = f"{count_files(count, 'file')} in class folders {'is' if count == 1 else 'are'}"
+            left = f"{'was' if count == 1 else 'were'} left out; images end in {', '.join(EXTENSIONS)}"
+            said.append(f"{files} not of a format that is read ({describe_endings(self.endings)}) and {left}.")
         if self.outside:
             count = len(self.outside)
             said.append(

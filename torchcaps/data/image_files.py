@@ -185,18 +185,18 @@ def refuse_files(root: Path, bad: dict[str, str], total: int) -> NoReturn:
 def _describe_fitting(looks: Sequence[_Look], shape: tuple[int, int, int], reading: Reading) -> list[str]:
     """What is done to images that are of another size than the model will see, and to those with several frames."""
     _, height, width = shape
-    sizes = sorted({look.size for look in looks}, key=lambda size: (math.prod(size), size))
-    others = sum(look.size != (width, height) for look in looks)
+    others = [look.size for look in looks if look.size != (width, height)]
     said = []
     if others:
+        sizes = sorted(set(others), key=lambda size: (math.prod(size), size))
         ends = " to ".join(f"{size[0]}×{size[1]}" for size in (sizes if len(sizes) == 1 else (sizes[0], sizes[-1])))
         advice = "as in training"
         if reading.image_shape is None:
-            advice = "data.options.image_size sets another size, data.options.fit another way (crop, stretch)"
-            advice = advice if reading.fit == "letterbox" else advice.replace(reading.fit, "letterbox")
+            ways = ", ".join(fit for fit in FITS if fit != reading.fit)
+            advice = f"data.options.image_size sets another size, data.options.fit another way ({ways})"
         said.append(
-            f"{others:,} of {len(looks):,} images are brought to {width}×{height} pixels; they have {ends} (width × "
-            f"height): {WAYS[reading.fit]} ({reading.fit}); {advice}."
+            f"{len(others):,} of {len(looks):,} images, of {ends} pixels (width × height), are brought to "
+            f"{width}×{height}: {WAYS[reading.fit]} ({reading.fit}); {advice}."
         )
     several = sum(look.several for look in looks)
     if several:

@@ -73,12 +73,9 @@ class GivenTexts:
 def describe_answer(answers: ImageAnswers, index: int) -> tuple[str, str, str]:
     """Labels, predictions in the labels' order, and their scores."""
     labels, predictions = _list_classes(answers, index)
-    scores = answers.scores[index, predictions].tolist()
-    named = (" + ".join(answers.class_names[k] for k in classes) or NONE for classes in (labels, predictions))
-    return (
-        *named,
-        " + ".join(f"{score:.2f}" for score in scores) or f"at most {float(answers.scores[index].max()):.2f}",
-    )
+    shown, said = (" + ".join(answers.class_names[k] for k in classes) or NONE for classes in (labels, predictions))
+    scores = " + ".join(f"{score:.2f}" for score in answers.scores[index, predictions].tolist())
+    return shown, said, scores or f"at most {float(answers.scores[index].max()):.2f}"
 
 
 def case_numbers(answers: ImageAnswers, index: int) -> dict[str, Any]:
