@@ -162,7 +162,9 @@ def test_bad_input_is_refused():
     with pytest.raises(ValueError, match="channels"):
         transform(images[0], "scale", 2)
     with pytest.raises(ValueError, match="class indices"):
-        measure_movements(Centroids(), images, torch.ones(2, 3).bool())
+        measure_movements(Centroids(), images, torch.ones(2).bool())
+    with pytest.raises(ValueError, match="at least one image"):
+        measure_movements(Centroids(), images, torch.zeros(2, 3).bool())
     with pytest.raises(ValueError, match="no capsules"):
         measure_movements(create_model("cnn-small", (1, 28, 28), 3), images, torch.tensor([0, 1]))
 

@@ -204,7 +204,8 @@ def saved(kind, mode="L"):
     return content.getvalue()
 
 
-for kind, mode in (("TIFF", "L"), ("PPM", "L"), ("ICO", "RGB"), ("TGA", "L"), ("PCX", "L"), ("PDF", "L"), ("EPS", "L"),
+case("TIFF file")(lambda: saved("TIFF", "L"))  # which is read from a file, but not uploaded
+for kind, mode in (("PPM", "L"), ("ICO", "RGB"), ("TGA", "L"), ("PCX", "L"), ("PDF", "L"), ("EPS", "L"),
                    ("SGI", "L"), ("MSP", "1"), ("XBM", "1"), ("DIB", "L")):  # fmt: skip
     case(f"{kind} file", read=False)(lambda kind=kind, mode=mode: saved(kind, mode))
 for name, content in {

@@ -5,6 +5,7 @@ import struct
 import zlib
 
 import image_others  # noqa: F401 - which adds to CASES
+import image_tiff  # noqa: F401 - which adds to CASES
 import numpy as np
 import pytest
 from image_files import CASES, SMALL, chunk, exif, png, striped

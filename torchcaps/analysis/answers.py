@@ -13,7 +13,7 @@ from torchcaps.data.randomness import Stream, sub_seed
 from torchcaps.data.text.texts import Texts
 from torchcaps.errors import InputError
 from torchcaps.models.output import ModelOutput
-from torchcaps.training.tasks.metrics import PRESENT, grade, probabilities
+from torchcaps.training.tasks.metrics import PRESENT, choose_classes, flag_labels, grade, probabilities
 
 AT_A_TIME = 100
 TEXTS_AT_A_TIME = 500
@@ -52,9 +52,26 @@ class ImageAnswers:
     objects: int = 1
 
     @property
+    def multi_label(self) -> bool:
+        """Whether an image may have any number of classes."""
+        return self.batch.labels.dtype == torch.bool
+
+    @property
     def labels(self) -> Tensor:
-        """``[N, M]``, also for one object."""
+        """``[N, M]``, also for one object; of any number of labels the first of each image ``[N, 1]``."""
+        if self.multi_label:
+            return self.batch.labels.int().argmax(dim=1, keepdim=True)
         return self.batch.labels.view(len(self.indices), -1)
+
+    @property
+    def label_flags(self) -> Tensor:
+        """Which classes each image has, bool ``[N, K]``."""
+        return flag_labels(self.batch.labels, len(self.class_names))
+
+    @property
+    def predicted_flags(self) -> Tensor:
+        """Which classes the model answers, bool ``[N, K]``; of any number of labels those that are present."""
+        return choose_classes(self.scores, self.batch.labels)
 
     @property
     def predictions(self) -> Tensor:
@@ -93,10 +110,10 @@ def answer_images(model: nn.Module, source: ImageSource, images: int, seed: int)
     batch = source.batch(indices, 0)  # made-up images are those of an evaluation, whatever the seed
     output = answer_batch(model, batch.inputs)
     right = grade(output, batch.labels) > 0
+    scores = probabilities(output, batch.labels.dtype == torch.bool)
     return ImageAnswers(
-        tuple(source.class_names), len(source), indices, batch, probabilities(output), right, output.capsules,
-        source.objects,
-    )  # fmt: skip
+        tuple(source.class_names), len(source), indices, batch, scores, right, output.capsules, source.objects
+    )
 
 
 def answer_batch(model: nn.Module, inputs: Tensor) -> ModelOutput:

@@ -113,19 +113,23 @@ def measure_movements(
     Args:
         model: with class capsules, of vectors or matrices.
         images: as the model takes them; zeros come in from outside.
-        labels: class indices; of several objects the first is watched.
+        labels: class indices; of several objects the first is watched, of flags the first class of each image, and
+            images without any are left out.
         kinds: of :data:`TRANSFORMATIONS`.
         seed: decides which half of the images of each class the probe is fitted to.
 
     Shapes:
-        images ``[B, C, H, W]``, labels ``[B]`` or ``[B, M]``.
+        images ``[B, C, H, W]``, labels ``[B]``, ``[B, M]`` or flags bool ``[B, K]``.
     """
-    if labels.dtype == torch.bool or labels.is_floating_point() or len(labels) != len(images) or not len(images):
+    if labels.dtype == torch.bool and labels.dim() == 2 and len(labels) == len(images):
+        images, labels = images[labels.any(dim=1)], labels[labels.any(dim=1)]
+    flat = labels.dtype == torch.bool and labels.dim() != 2
+    if flat or labels.is_floating_point() or len(labels) != len(images) or not len(images):
         raise InputError(
-            "movements need class indices [batch] or [batch, objects] for at least one image; got "
+            "movements need class indices [batch] or [batch, objects], or flags, for at least one image; got "
             f"{labels.dtype} {tuple(labels.shape)} for {len(images)} images."
         )
-    first = labels if labels.dim() == 1 else labels[:, 0]
+    first = _take_first(labels)
     shuffle = torch.Generator().manual_seed(seed)
     train = _halve_each_class(first, shuffle)
     measured = []
@@ -139,6 +143,13 @@ def measure_movements(
             ]
             measured.append(_sum_up(kind, seen, before, first, train, shuffle))
     return measured
+
+
+def _take_first(labels: Tensor) -> Tensor:
+    """The first class of each image ``[B]``."""
+    if labels.dtype == torch.bool:
+        return labels.int().argmax(dim=1)
+    return labels if labels.dim() == 1 else labels[:, 0]
 
 
 class _Seen(NamedTuple):
@@ -155,7 +166,7 @@ def _watch(model: nn.Module, images: Tensor, labels: Tensor) -> _Seen:
         if output.capsules is None:
             raise InputError(f"poses are watched here, but a {type(model).__name__} has no capsules.")
         rows = torch.arange(len(some))
-        first = some_labels if some_labels.dim() == 1 else some_labels[:, 0]
+        first = _take_first(some_labels)
         pose, activation = output.capsules.pose[rows, first].flatten(1), output.capsules.activation[rows, first]
         parts.append(_Seen(pose, activation, grade(output, some_labels)))
     return _Seen(*(torch.cat(field) for field in zip(*parts, strict=True)))

@@ -16,8 +16,7 @@ from torchcaps.analysis.couplings import (
     trace_layer,
 )
 from torchcaps.analysis.gradients import evaluating
-from torchcaps.models.output import ModelOutput
-from torchcaps.training.tasks.metrics import grade
+from torchcaps.training.tasks.metrics import choose_classes, find_correct, flag_labels
 
 MOST_ITERATIONS = 20
 
@@ -58,12 +57,12 @@ def vary_iterations(
     Args:
         model: a :class:`~torchcaps.models.base.CapsuleModel`.
         images: as the model takes them.
-        labels: class indices.
+        labels: class indices, or flags.
         most: iterations; at least as many as the network was trained with are made.
 
     Shapes:
-        images ``[N, C, H, W]``, labels ``[N]`` or ``[N, M]``; None for a routing without iterations, or with a schedule
-        that ends before.
+        images ``[N, C, H, W]``, labels ``[N]``, ``[N, M]`` or flags bool ``[N, K]``; None for a routing without
+        iterations, or with a schedule that ends before.
     """
     capsule_model = require_capsule_model(model)
     layer = class_layer(capsule_model)
@@ -87,12 +86,12 @@ def vary_iterations(
 
 
 def _sum_up(trained: int, entropy: Tensor, polarised: Tensor, activation: Tensor, labels: Tensor) -> OtherIterations:
-    """Entropy and polarisation ``[r, N]``, activation ``[r, N, J]``, labels ``[N, M]``."""
-    answers = activation.topk(labels.shape[1], dim=-1).indices.sort(dim=-1).values  # [r, N, M]
-    shown = torch.zeros(activation.shape[1:], dtype=torch.bool).scatter_(1, labels, True)  # [N, J]
+    """Entropy and polarisation ``[r, N]``, activation ``[r, N, J]``, labels ``[N, M]`` or flags ``[N, J]``."""
+    answers = torch.stack([choose_classes(scores, labels) for scores in activation])  # [r, N, J]
+    shown = flag_labels(labels, activation.shape[-1])  # [N, J]
     return OtherIterations(
         trained,
-        torch.stack([grade(ModelOutput(scores), labels).double().mean() for scores in activation]),
+        torch.stack([find_correct(scores, labels).double().mean() for scores in activation]),
         (answers != answers[trained - 1]).any(dim=-1).double().mean(dim=1),
         entropy.mean(dim=1),
         polarised.mean(dim=1),

@@ -185,7 +185,7 @@ def measure_class_effects(
     """
     if answers.capsules is None:
         raise InputError("poses are changed here, but the model has no class capsules.")
-    shows = (answers.labels == index).any(dim=1)
+    shows = answers.label_flags[:, index]
     right = (shows & answers.right).nonzero()[:, 0]
     chosen = right if len(right) else shows.nonzero()[:, 0]
     if not len(chosen):
@@ -204,7 +204,7 @@ def _vary_as_in_training(answers: ImageAnswers, index: int, shift: int, seed: in
     """
     if answers.objects > 1:
         return answers.batch.targets[answers.labels == index]
-    images = answers.batch.targets[answers.labels[:, 0] == index]
+    images = answers.batch.targets[answers.label_flags[:, index]]
     if not shift:
         return images
     images = images.repeat(_SHIFTED_COPIES, 1, 1, 1)

@@ -11,6 +11,7 @@ from torchcaps.analysis.answers import ImageAnswers
 from torchcaps.capsules import Capsules
 from torchcaps.errors import InputError
 from torchcaps.models.base import Decoder
+from torchcaps.training.tasks.metrics import flag_labels
 
 HARDLY_BETTER = 0.8
 """Of the mean image's error: a decoder with more has not learned to draw."""
@@ -36,21 +37,39 @@ class DrawingErrors(NamedTuple):
 
 
 def draw_classes(decoder: Decoder, capsules: Capsules | None, chosen: Tensor, classes: Tensor) -> Tensor:
-    """Images decoded from one class capsule each, all others zero: positions and classes ``[n]`` → ``[n, C, H, W]``."""
+    """Images decoded from one class capsule each, or from all that are flagged together; all others are zero.
+
+    Shapes:
+        positions ``[n]``, classes int64 ``[n]`` or flags bool ``[n, K]`` → ``[n, C, H, W]``.
+    """
     if capsules is None:
         raise InputError("nothing can be drawn from a model without class capsules.")
     with torch.no_grad():
         return decoder(Capsules(capsules.pose[chosen], capsules.activation[chosen]), classes)
 
 
+def list_drawn(answers: ImageAnswers) -> tuple[Tensor, Tensor]:
+    """What is drawn of each image with one object as predicted and as labelled: a class, or all that are flagged.
+
+    Where no class is present the one with the highest score is drawn.
+    """
+    if not answers.multi_label:
+        return answers.predictions[:, 0], answers.labels[:, 0]
+    found = answers.predicted_flags
+    highest = flag_labels(answers.scores.argmax(dim=1), len(answers.class_names))
+    return torch.where(found.any(dim=1, keepdim=True), found, highest), answers.label_flags
+
+
 def measure_drawing(decoder: Decoder, answers: ImageAnswers) -> DrawingErrors:
     """Judge a decoder on all images of some answers."""
     every, objects = torch.arange(len(answers.labels)), answers.objects
     targets = answers.batch.targets.view(len(every), objects, *answers.batch.targets.shape[-3:])
-    labelled = [draw_classes(decoder, answers.capsules, every, answers.labels[:, n]) for n in range(objects)]
+    labelled = [draw_classes(decoder, answers.capsules, every, list_drawn(answers)[1])]
+    if objects > 1:
+        labelled = [draw_classes(decoder, answers.capsules, every, answers.labels[:, n]) for n in range(objects)]
     predicted = None
     if objects == 1:
-        drawn = draw_classes(decoder, answers.capsules, every, answers.predictions[:, 0])
+        drawn = draw_classes(decoder, answers.capsules, every, list_drawn(answers)[0])
         predicted = pixel_errors(drawn, targets[:, 0])
     labelled_errors = pixel_errors(torch.stack(labelled, dim=1), targets)
     return DrawingErrors(predicted, labelled_errors, mean_image_error(targets.flatten(0, 1)))

@@ -145,12 +145,19 @@ def _check(arguments: argparse.Namespace, download: bool) -> int:
         DataOptions(name=name, options={"unreadable": "skip"} if "unreadable" in option_names(cls) else {})
     )
     splits, notices = [], sys.stderr if arguments.json else sys.stdout
-    files = Files(arguments.data_dir, download, print_progress, lambda text: say(f"  {text}", notices))
+    told: set[str] = set()  # what is true of all images is told for each split
+
+    def notice(text: str) -> None:
+        if text not in told:
+            told.add(text)
+            say(f"  {text}", notices)
+
+    files = Files(arguments.data_dir, download, print_progress, notice)
     for split in ("train", "test"):
         data = dataset.load(split, files)
         shape = dataset.evaluation_source(data, Preparation()).image_shape
-        counts = data.labels.bincount(minlength=len(data.class_names)).tolist()
-        named = dict(zip(data.class_names, counts, strict=True))
+        counts = data.labels.sum(dim=0) if data.multi_label else data.labels.bincount(minlength=len(data.class_names))
+        named = dict(zip(data.class_names, counts.tolist(), strict=True))
         splits.append(Checked(split, "images", len(data), "×".join(map(str, shape)), named))
         dataset.check_files(split, files)
     return _show(arguments, splits)

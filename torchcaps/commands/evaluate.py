@@ -87,8 +87,8 @@ def _show(result: Mapping[str, Any], confusion: bool) -> None:
     where = f"{result[kind]:,} {result['split']} {kind} of {result['data']}"
     say(f"accuracy {result['accuracy']:.2%} (error {result['error_percent']:.2f} %) on {where}")
     if "exact_match" in result:
-        say("a text counts when exactly its labels are found")
-        for ending, meaning in (("", "over all labels"), ("_of_samples", "mean over the texts")):
+        say(f"{'a text' if kind == 'texts' else 'an image'} counts when exactly its labels are found")
+        for ending, meaning in (("", "over all labels"), ("_of_samples", f"mean over the {kind}")):
             numbers = ", ".join(f"{name} {result[name + ending]:.2%}" for name in ("precision", "recall", "f1"))
             say(f"  {numbers} ({meaning})")
     if "share_of_objects_found" in result:

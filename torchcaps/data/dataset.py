@@ -12,6 +12,7 @@ from torchcaps.data.files import DownloadProgress
 from torchcaps.data.images import Images, ImageSet, ImageSource
 from torchcaps.data.items import Entry
 from torchcaps.data.options import Units
+from torchcaps.data.pictures import Fit
 from torchcaps.data.preparation import Augmentation, AugmentedImages, Preparation, PreparedImages
 from torchcaps.data.record import SplitRecord
 from torchcaps.errors import DataError
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from torchcaps.data.text.sets import TextSet
 
 Kind = Literal["images", "texts"]
+NO_OPTION = {"option": False}
+"""As metadata of a dataclass's field: Python may set it, a recipe may not."""
 
 
 class Files(NamedTuple):
@@ -100,7 +103,7 @@ class Dataset:
 
 @dataclass(frozen=True)
 class ImageDataset(Dataset):
-    """A data set of images of one size, each of one class."""
+    """A data set of images of one size, each of one class or of any number of them."""
 
     kind: ClassVar[Kind] = "images"
     makes_canvas: ClassVar[bool] = False
@@ -120,8 +123,18 @@ class ImageDataset(Dataset):
         """What one's own images are, without loading them; None where the data set decides about their size."""
         return None
 
-    def fit_to(self, image_shape: tuple[int, int, int]) -> ImageDataset:
-        """The same data with images brought to the shape that a model was trained for, if their size can be chosen."""
+    @property
+    def fit(self) -> Fit:
+        """How images of another shape are brought to that of the data, where they come from files."""
+        return "letterbox"
+
+    def fit_to(self, image_shape: tuple[int, int, int], fit: Fit = "letterbox") -> ImageDataset:
+        """The same data with images brought to the shape that a model was trained for, if their size can be chosen.
+
+        Args:
+            image_shape: channels, height, width.
+            fit: how the model's images were brought there.
+        """
         return self
 
     def check_preparation(self, preparation: Preparation, augmentation: Augmentation = Augmentation()) -> None:

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from torchcaps.data.array_names import ArrayNames, find_arrays
 from torchcaps.data.dataset import Files, ImageDataset, ImageLook
-from torchcaps.data.images import ImageSet, check_split
+from torchcaps.data.flags import are_flags, read_flags
+from torchcaps.data.images import ImageSet, check_brightness, check_split
 from torchcaps.data.items import Entry, list_image_items
 from torchcaps.data.npz import ArrayHeader, read_arrays, read_headers
 from torchcaps.data.splits import choose_from_sets, list_set_entries
@@ -46,24 +48,29 @@ class ImageArrays(ImageDataset):
 
     def list_entries(self, class_names: tuple[str, ...] | None = None) -> list[Entry]:
         """See :class:`~torchcaps.data.dataset.Dataset`."""
-        return list_set_entries(_read_sets(self.path))
+        return list_set_entries(_read_sets(self.path)[0])
 
     def look(self) -> ImageLook | None:
         """See :class:`~torchcaps.data.dataset.ImageDataset`."""
         try:
             headers = read_headers(Path(self.path), SAVE)
-            shape = arrange_shape(headers["x"].shape)
-            if "class_names" in headers:
-                classes = headers["class_names"].shape[0]
+            called = find_arrays(headers, self.path, SAVE).used
+            shape, labels = arrange_shape(headers[called["x"]].shape), headers[called["y"]]
+            if are_flags(labels.shape, labels.dtype.kind):
+                classes = labels.shape[1]
+            elif "class_names" in called:
+                classes = headers[called["class_names"]].shape[0]
             else:
-                classes = len(set(read_arrays(Path(self.path), ["y"], headers, SAVE)["y"].reshape(-1).tolist()))
+                (values,) = read_arrays(Path(self.path), [called["y"]], headers, SAVE).values()
+                classes = len(set(values.reshape(-1).tolist()))
         except (DataError, LookupError):  # which loading it tells in full
             return None
         return None if shape is None else ImageLook(shape, classes)
 
     def judged_split(self) -> str:
         """See :class:`~torchcaps.data.dataset.Dataset`."""
-        return "test" if "x_test" in read_headers(Path(self.path), SAVE) else "all"
+        headers = read_headers(Path(self.path), SAVE)
+        return "test" if "x_test" in find_arrays(headers, self.path, SAVE).used else "all"
 
 
 def check_class_names(names: Sequence[str], where: object) -> tuple[str, ...]:
@@ -82,12 +89,13 @@ def read_image_arrays(path: str | os.PathLike[str], split: str, files: Files = F
 
     The file may also hold ``x_test`` and ``y_test``, which are then the test images; without them, about a fifth of
     each class is kept for the test (see :func:`~torchcaps.data.splits.cut_by_content`). It may hold ``class_names``,
-    unicode strings. Pickled objects are never loaded.
+    unicode strings. Other usual names of these arrays are understood (:data:`~torchcaps.data.array_names.ROLES`); what
+    else is in the file is told. Pickled objects are never loaded.
 
     Args:
         path: the file.
         split: "train", "test" or "all".
-        files: has the split that a run recorded, if it did.
+        files: has the split that a run recorded, if it did, and who is told of arrays that are not used.
 
     Returns:
         The images of the split, in the order of the file.
@@ -95,60 +103,85 @@ def read_image_arrays(path: str | os.PathLike[str], split: str, files: Files = F
     Shapes:
         ``x`` uint8, or float in 0 … 1: ``[N, H, W]``, ``[N, H, W, C]`` with C 1 or 3, or ``[N, C, H, W]`` with C 1, 2
         or 3; where both could be meant, the channels are last. ``y`` integers from 0 or unicode strings, ``[N]`` or
-        ``[N, 1]``. ``class_names`` ``[K]``. The result's images are uint8 ``[M, C, H, W]``.
+        ``[N, 1]``; where an image may have several classes bool ``[N, K]``, or integers of 0 and 1 if there are
+        ``class_names`` ``[K]``. The result's images are uint8 ``[M, C, H, W]``.
 
     Raises:
         DataError: the file or its arrays are not as described; the message says what to do.
     """
     check_split(split)
-    return choose_from_sets(_read_sets(path), split, files, path, "image")
+    sets, found = _read_sets(path)
+    if files.notice and files.record is None and not files.counted:
+        for sentence in found.describe_others(path):
+            files.notice(sentence)
+    return choose_from_sets(sets, split, files, path, "image")
 
 
-def _read_sets(path: str | os.PathLike[str]) -> dict[str, ImageSet]:
-    """The images of "train" and "test", or of "" if they are not yet cut into these."""
-    arrays = _read_arrays(Path(path))
-    names = name_classes(arrays["y"], f"y in {path}", _read_names(arrays, path))
+def _read_sets(path: str | os.PathLike[str]) -> tuple[dict[str, ImageSet], ArrayNames]:
+    """The images of "train" and "test", or of "" if they are not yet cut into these, and what the arrays are called."""
+    arrays, found = _read_arrays(Path(path))
+    called = found.used
     given = "x_test" in arrays
     if given and arrays["x_test"].shape[1:] != arrays["x"].shape[1:]:
         raise DataError(
-            f"x and x_test in {path} must hold images of one shape, got {arrays['x'].shape} and "
-            f"{arrays['x_test'].shape}."
+            f"{called['x']} and {called['x_test']} in {path} must hold images of one shape, got {arrays['x'].shape} "
+            f"and {arrays['x_test'].shape}."
         )
-    sets = {}
+    names: Sequence[str] | None = _read_names(arrays, path)
+    sets: dict[str, ImageSet] = {}
     for part, x, y in (("train" if given else "", "x", "y"), *((("test", "x_test", "y_test"),) if given else ())):
-        labels = number_labels(arrays[y], names, f"{y} in {path}")
-        images = to_pixels(arrays[x], f"{x} in {path}")
-        sets[part] = ImageSet(images, labels, names, list_image_items(images, x))
-    return sets
+        labels, names = make_labels(arrays[y], f"{called[y]} in {path}", names)
+        images = to_pixels(arrays[x], f"{called[x]} in {path}")
+        sets[part] = ImageSet(images, labels, names, list_image_items(images, called[x]))
+    if len({data.multi_label for data in sets.values()}) > 1:
+        raise DataError(f"{called['y']} and {called['y_test']} in {path} must be of one kind: a label each, or flags.")
+    return sets, found
 
 
-def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of the file that are of use, images and labels being equally many; labels ``[N]``."""
+def _read_arrays(path: Path) -> tuple[dict[str, NDArray[Any]], ArrayNames]:
+    """The arrays of the file that are of use by their roles, images and labels being equally many."""
     if not path.is_file():
         raise DataError(f"there is no file {path}. Give the path of an .npz file. {SAVE}")
     headers = read_headers(path, SAVE)
-    for needed in ("x", "y", *(("x_test", "y_test") if {"x_test", "y_test"} & headers.keys() else ())):
-        if needed not in headers:
-            raise DataError(f"{path} has no array {needed!r}; found: {', '.join(sorted(headers)) or 'nothing'}. {SAVE}")
-    pairs = [(x, y) for x, y in (("x", "y"), ("x_test", "y_test")) if x in headers]
-    for images, labels in pairs:
-        check_pair(headers[images], headers[labels], f"{images} of {path}", f"{labels} of {path}")
-    used = [key for key in ("x", "y", "x_test", "y_test", "class_names") if key in headers]
-    arrays = read_arrays(path, used, headers, SAVE)
-    for _, labels in pairs:
-        arrays[labels] = arrays[labels].reshape(-1)
-    return arrays
+    found = find_arrays(headers, path, SAVE)
+    called = found.used
+    for images, labels in (("x", "y"), ("x_test", "y_test")):
+        if images in called:
+            x, y = called[images], called[labels]
+            check_pair(headers[x], headers[y], f"{x} of {path}", f"{y} of {path}")
+    arrays = read_arrays(path, list(called.values()), headers, SAVE)
+    return {role: arrays[name] for role, name in called.items()}, found
+
+
+def make_labels(values: NDArray[Any], what: str, class_names: Sequence[str] | None) -> tuple[Tensor, tuple[str, ...]]:
+    """Labels int64 ``[N]``, or flags bool ``[N, K]``, from an array that :func:`check_pair` let pass; and their names.
+
+    Args:
+        values: one label per image, or flags.
+        what: the array in a sentence, such as "y in own.npz".
+        class_names: of the classes; not given: as the labels have them.
+    """
+    if are_flags(values.shape, values.dtype.kind):
+        return read_flags(values, what, class_names)
+    values = values.reshape(-1)
+    names = name_classes(values, what, class_names)
+    return number_labels(values, names, what), names
 
 
 def check_pair(images: ArrayHeader, labels: ArrayHeader, x: str, y: str) -> None:
-    """Refuse all but one label per image, of a kind that can be one; looked at before anything is unpacked."""
-    if not images.shape or not (len(labels.shape) == 1 or (len(labels.shape) == 2 and labels.shape[1] == 1)):
-        raise DataError(f"{y} must be one label per image, [N] or [N, 1], got shape {labels.shape}.")
+    """Refuse all but one label per image, or flags, of a kind that can be one, before anything is unpacked."""
+    flags = are_flags(labels.shape, labels.dtype.kind)
+    single = len(labels.shape) == 1 or (len(labels.shape) == 2 and labels.shape[1] == 1)
+    if not images.shape or not (flags or single):
+        raise DataError(
+            f"{y} must be one label per image, [N] or [N, 1], or truth values [N, K] for several of K classes, got "
+            f"{labels.dtype} of shape {labels.shape}."
+        )
     if images.shape[0] != labels.shape[0]:
         raise DataError(f"every image needs a label: {images.shape[0]} images in {x}, {labels.shape[0]} in {y}.")
     if not labels.shape[0]:
         raise DataError(f"{x} holds no images.")
-    if labels.dtype.kind not in "iuUO":  # objects are refused with their own words
+    if labels.dtype.kind not in "iuUO" and not flags:  # objects are refused with their own words
         raise DataError(
             f"{y} must be integers or unicode strings, got {labels.dtype}. Whole numbers can be converted with "
             ".astype(int), byte strings with .astype(str)."
@@ -251,4 +284,6 @@ def to_pixels(array: NDArray[Any], what: str) -> Tensor:
             f"{what} must be {SHAPES} channels, got {array.dtype}. Convert it with .astype(np.uint8) if its values are "
             "in 0 … 255."
         )
-    return torch.from_numpy(np.ascontiguousarray(array))
+    pixels = torch.from_numpy(np.ascontiguousarray(array))
+    check_brightness(pixels, what)
+    return pixels

@@ -22,6 +22,20 @@ def check_names(names: Sequence[str]) -> None:
         raise DataError(f"the class {strange!r:.60} has characters in its name that cannot be shown. Rename it.")
 
 
+def check_brightness(images: Tensor, what: str) -> None:
+    """Refuse pixels of 0 and 1 where 255 is white: someone has forgotten to scale them, and all would be black.
+
+    Args:
+        images: uint8, of any shape.
+        what: they are, in a sentence.
+    """
+    if images.numel() and int(images.max()) == 1:
+        raise DataError(
+            f"the pixels of {what} are 0 and 1 where 255 is white, so all is black. Multiply them by 255, or give "
+            "arrays as floating-point numbers in 0 … 1."
+        )
+
+
 def check_split(split: str) -> None:
     """Refuse anything but the splits that one's own data has."""
     if split not in ("train", "test", "all"):
@@ -44,8 +58,9 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class ImageSet:
-    """Images uint8 ``[N, C, H, W]``, labels int64 ``[N]`` and the classes' names, all fitting together.
+    """Images uint8 ``[N, C, H, W]``, their labels and the classes' names, all fitting together.
 
+    ``labels`` are int64 ``[N]`` where an image has one class, or bool ``[N, K]`` where it may have any of K classes.
     ``items`` are the images of one's own data by their content; None where nobody asks.
     """
 
@@ -61,11 +76,15 @@ class ImageSet:
                 f"images must be uint8 [number, channels, height, width], got {self.images.dtype} of shape "
                 f"{tuple(self.images.shape)}."
             )
-        if self.labels.dtype != torch.int64 or self.labels.shape != self.images.shape[:1]:
+        count, classes = len(self.images), len(self.class_names)
+        fits = self.labels.shape == ((count, classes) if self.multi_label else (count,))
+        if self.labels.dtype not in (torch.int64, torch.bool) or not fits:
             raise DataError(
-                f"{len(self.images)} images need as many int64 labels, got {self.labels.dtype} of shape "
-                f"{tuple(self.labels.shape)}."
+                f"{count} images of {classes} classes need as many labels, int64 [{count}] or bool [{count}, "
+                f"{classes}], got {self.labels.dtype} of shape {tuple(self.labels.shape)}."
             )
+        if self.multi_label:
+            return
         if len(self.labels) and not 0 <= int(self.labels.min()) <= int(self.labels.max()) < len(self.class_names):
             raise DataError(
                 f"labels must be in 0 … {len(self.class_names) - 1} for {len(self.class_names)} classes, got values "
@@ -82,6 +101,11 @@ class ImageSet:
         """Both, of the same shape and classes."""
         images, labels = torch.cat([self.images, more.images]), torch.cat([self.labels, more.labels])
         return ImageSet(images, labels, self.class_names, join_items(self.items, more.items))
+
+    @property
+    def multi_label(self) -> bool:
+        """Whether an image may have any number of classes."""
+        return self.labels.dtype == torch.bool
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
@@ -124,6 +148,7 @@ class InOrder:
 
     kind = "images"
     objects = 1
+    multi_label = False
 
     def evaluation_parts(self, indices: Tensor, batch_size: int) -> Sequence[Tensor]:
         """See :class:`Source`."""
@@ -142,7 +167,7 @@ class Images(InOrder):
     def __init__(self, data: ImageSet, shift: int = 0, mirror: bool = False) -> None:
         self.data, self.shift, self.mirror = data, shift, mirror
         self.class_names, self.image_shape = data.class_names, data.image_shape
-        self.input_shape = self.image_shape
+        self.input_shape, self.multi_label = self.image_shape, data.multi_label
 
     def __len__(self) -> int:
         return len(self.data)

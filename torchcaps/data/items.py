@@ -20,6 +20,10 @@ KEY_BYTES = 16
 """Of a hash: among 10¹² items two that differ share one with a chance of 10⁻¹⁵."""
 
 
+BETWEEN = " | "
+"""Names of classes in the label of an item that has several."""
+
+
 class Item(NamedTuple):
     """What one item of a set is: the hash of its content, and where it is found."""
 

@@ -90,9 +90,15 @@ def name_label_classes(labels: Sequence[str], given: Sequence[str] | None, where
     if len(present) < 2:
         there = f"one class only: {min(present)!r}" if present else "no labels"
         raise DataError(f"{where} has {there}; a classifier needs at least two. Add {kind} of another class.")
-    if all(_is_whole_number(label) for label in present):
-        return tuple(sorted(present, key=lambda label: (int(label), label)))
-    return tuple(sorted(present))
+    return sort_names(present)
+
+
+def sort_names(names: Iterable[str]) -> tuple[str, ...]:
+    """Names of classes in their order: by number if all are whole numbers, else alphabetically."""
+    there = set(names)
+    if all(_is_whole_number(name) for name in there):
+        return tuple(sorted(there, key=lambda name: (int(name), name)))
+    return tuple(sorted(there))
 
 
 def _is_whole_number(label: str) -> bool:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from torchcaps.data.dataset import Files, ImageDataset, ImageLook, Kind, TextDataset
-from torchcaps.data.image_arrays import check_pair, name_classes, number_labels, to_pixels
+from torchcaps.data.flags import name_flags
+from torchcaps.data.image_arrays import check_pair, make_labels, to_pixels
 from torchcaps.data.images import ImageSet
 from torchcaps.data.items import Entry, list_image_items, list_text_items
 from torchcaps.data.labels import list_each_labels, name_label_classes, number_label_names
@@ -142,14 +143,16 @@ def make_image_set(data: Any, class_names: Sequence[str] | None = None) -> Image
     Args:
         data: an :class:`~torchcaps.data.images.ImageSet`, which is given back; a pair (images, labels) of arrays or
             tensors, as an .npz file may have them; or a torch ``Dataset`` of (image, label) pairs, its images PIL
-            images, arrays or tensors of one shape. Labels are integers from 0 or strings.
+            images, arrays or tensors of one shape. Labels are integers from 0 or strings; where an image may have
+            several, a list of names for each, or flags.
         class_names: a name for every number; not given: the attribute ``classes`` of a ``Dataset``, else the sorted
             strings or the numbers.
 
     Shapes:
         images uint8, or float in 0 … 1: ``[N, H, W]``, ``[N, H, W, C]`` with C 1 or 3, or ``[N, C, H, W]`` with C 1, 2
         or 3; where both could be meant, the channels are last. Of a ``Dataset`` each the same without N; of tensors the
-        channels are first. labels ``[N]`` or ``[N, 1]``.
+        channels are first. labels ``[N]`` or ``[N, 1]``; flags bool ``[N, K]``, or integers of 0 and 1 if there are
+        ``class_names``.
 
     Raises:
         DataError: it is something else; the message says what was expected.
@@ -164,13 +167,18 @@ def make_image_set(data: Any, class_names: Sequence[str] | None = None) -> Image
             class_names = [str(name) for name in data.classes]
     else:
         raise DataError(f"images cannot be made of a {type(data).__name__}. {EXPECTED}")
-    pixels, values = _to_array(images, "the images"), _to_labels(labels)
+    pixels = _to_array(images, "the images")
+    if isinstance(labels, (list, tuple)) and any(isinstance(label, (list, tuple, set, frozenset)) for label in labels):
+        flags, names = name_flags(labels, "the labels", class_names)
+        if len(flags) != len(pixels):
+            raise DataError(f"every image needs a label: {len(pixels)} images in the data, {len(flags)} in the labels.")
+        return ImageSet(to_pixels(pixels, "the images"), flags, names)
+    values = _to_labels(labels)
     check_pair(
         ArrayHeader(pixels.shape, pixels.dtype), ArrayHeader(values.shape, values.dtype), "the data", "the labels"
     )
-    values = values.reshape(-1)
-    names = name_classes(values, "the data", class_names)
-    return ImageSet(to_pixels(pixels, "the images"), number_labels(values, names, "the data"), names)
+    numbers, names = make_labels(values, "the data", class_names)
+    return ImageSet(to_pixels(pixels, "the images"), numbers, names)
 
 
 def make_text_set(data: Any, class_names: Sequence[str] | None = None, lower: bool = True) -> TextSet:
@@ -215,7 +223,7 @@ def _stack_items(items: Any) -> tuple[NDArray[Any], list[Any]]:
         if not (isinstance(item, (tuple, list)) and len(item) == 2):
             raise DataError(f"item {index} of the data is no pair of an image and a label: {item!r:.60}. {EXPECTED}")
         images.append(_convert_image(item[0], index))
-        labels.append(item[1].item() if isinstance(item[1], (Tensor, np.generic)) else item[1])
+        labels.append(_convert_label(item[1]))
         if images[-1].shape != images[0].shape:
             raise DataError(
                 f"all images must be of one shape, but item 0 has {images[0].shape} and item {index} "
@@ -224,6 +232,17 @@ def _stack_items(items: Any) -> tuple[NDArray[Any], list[Any]]:
     if not images:
         raise DataError(f"the data is empty. {EXPECTED}")
     return np.stack(images), labels
+
+
+def _convert_label(label: Any) -> Any:
+    """A number or a text as it is; flags of one item as an array."""
+    import numpy as np
+
+    if isinstance(label, Tensor):
+        label = label.detach().cpu().numpy()
+    if isinstance(label, np.ndarray) and label.size != 1:
+        return label
+    return label.item() if isinstance(label, (np.ndarray, np.generic)) else label
 
 
 def _convert_image(image: Any, index: int) -> NDArray[Any]:
@@ -258,6 +277,8 @@ def _to_labels(labels: Any) -> NDArray[Any]:
     import numpy as np
 
     if isinstance(labels, (list, tuple)):
+        if labels and all(isinstance(label, np.ndarray) and label.shape == labels[0].shape for label in labels):
+            return np.stack(labels)
         kinds = {str if isinstance(label, str) else int for label in labels}
         if len(kinds) > 1:
             raise DataError("labels must be all strings or all whole numbers, got both.")

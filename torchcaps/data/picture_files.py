@@ -14,6 +14,8 @@ from io import BytesIO
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from torchcaps.data.tiff_files import TiffError, is_tiff, look_inside_tiff
+
 if TYPE_CHECKING:
     from PIL import Image as Pillow
 
@@ -48,11 +50,21 @@ class UnreadableError(Exception):
 
 
 class Inside(NamedTuple):
-    """What matters of a file: its content without remarks, how the picture is turned (1 … 8), scans of a JPEG file."""
+    """What matters of a file.
+
+    Attributes:
+        content: without remarks.
+        turn: how the picture is to be turned, 1 … 8.
+        scans: of a JPEG file.
+        several: it is known to have more pictures than the first.
+        buffer: bytes that decoding takes beside the pixels.
+    """
 
     content: bytes
     turn: int | None = None
     scans: int = 1
+    several: bool = False
+    buffer: int = 0
 
 
 def look_inside(content: bytes) -> Inside:
@@ -65,11 +77,17 @@ def look_inside(content: bytes) -> Inside:
         return _look_inside_png(content)
     if content.startswith(_JPEG):
         return _look_inside_jpeg(content)
+    if is_tiff(content):
+        try:
+            tiff = look_inside_tiff(content)
+        except TiffError as reason:
+            raise UnreadableError(str(reason)) from None
+        return Inside(tiff.content, tiff.turn, several=tiff.several, buffer=tiff.buffer)
     return Inside(content)
 
 
 def _look_inside_png(content: bytes) -> Inside:
-    kept, turn, place = [_PNG], None, len(_PNG)
+    kept, turn, place, several = [_PNG], None, len(_PNG), False
     for _ in range(MOST_PARTS):
         if place >= len(content):
             break
@@ -80,10 +98,12 @@ def _look_inside_png(content: bytes) -> Inside:
             kept.append(content[place:end])
         elif kind in (b"eXIf", b"iTXt") and turn is None:
             turn = read_turn(content[place + 8 : end - 4])
+        elif kind == b"acTL":  # of an animation: how many pictures it has
+            several = int.from_bytes(content[place + 8 : place + 12], "big") > 1
         place = len(content) if kind == b"IEND" else end
     else:
         raise UnreadableError(f"it has more than {MOST_PARTS:,} parts")
-    return Inside(b"".join(kept), turn)
+    return Inside(b"".join(kept), turn, several=several)
 
 
 def _look_inside_jpeg(content: bytes) -> Inside:
@@ -179,9 +199,12 @@ def require_modest(image: Pillow.Image, contents: Inside, most_pixels: int | Non
         size += 2 * len(image.getbands())  # all coefficients are kept until the last scan
     if image.format == "BMP" and image.info.get("compression") in (1, 2):
         size = 64  # decoded by a loop of Python, pixel by pixel: it is the time that counts
+    if image.format == "TIFF" and contents.turn not in (None, 1):
+        size *= 2  # Pillow turns it as it is, before anything is shrunk
     if image.format == "WEBP":
         size = 16  # the decoder has a picture, two of the animation, and gives a copy
-    needed = (image.width * size + 12) * image.height + 2 * len(contents.content)  # Pillow has a pointer to each row
+    # Pillow has a pointer to each row.
+    needed = (image.width * size + 12) * image.height + 2 * len(contents.content) + contents.buffer
     if image.format == "WEBP":
         needed += _count_table_bytes(image, contents.content)
     if needed > MOST_BYTES:

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
 import torch
 from torch import Tensor
 
+from torchcaps.data.images import check_brightness
 from torchcaps.data.picture_files import (
     MOST_BYTES,
     Pieces,
@@ -28,9 +29,14 @@ if TYPE_CHECKING:
     from PIL import Image as Pillow
 
 __all__ = [
+    "FITS",
     "FORMATS",
+    "FORMAT_NAMES",
+    "Fit",
     "UnreadableError",
     "fit_image",
+    "has_several_frames",
+    "measure_upright",
     "open_image",
     "read_image",
     "require_pillow",
@@ -38,18 +44,23 @@ __all__ = [
     "turn_upright",
 ]
 
-FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP")
-"""By content. Not EPS, for which Pillow starts Ghostscript, nor TIFF, which has tiles of any size in any packing."""
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF")
+"""By content. Not EPS, for which Pillow starts Ghostscript. TIFF as far as :mod:`torchcaps.data.tiff_files` has it."""
+FORMAT_NAMES = "PNG, JPEG, WebP, BMP, TIFF or GIF"
+Fit = Literal["letterbox", "crop", "stretch"]
+"""How an image is brought to another shape: all of it with black bars, its middle, or all of it whatever its shape."""
+FITS: tuple[Fit, ...] = get_args(Fit)
 LARGEST_SIDE = 1024
 """Pixels: larger images are shrunk before anything else is done with them, so that it takes little memory."""
 
 
-def read_image(path: str | os.PathLike[str], shape: tuple[int, int, int]) -> Tensor:
+def read_image(path: str | os.PathLike[str], shape: tuple[int, int, int], fit: Fit = "letterbox") -> Tensor:
     """One image file, made to fit a shape by :func:`fit_image`.
 
     Args:
         path: the file.
         shape: channels (1 or 3), height, width.
+        fit: how it is brought to the shape.
 
     Returns:
         The pixels.
@@ -63,19 +74,23 @@ def read_image(path: str | os.PathLike[str], shape: tuple[int, int, int]) -> Ten
     require_pillow()
     try:
         with open_image(Path(path)) as image:
-            return fit_image(image, shape)
+            pixels = fit_image(image, shape, fit)
     except UnreadableError as reason:
-        raise DataError(f"{path} cannot be read as an image: {reason}. Give a PNG or JPEG file.") from reason
+        raise DataError(f"{path} cannot be read as an image: {reason}. Give a {FORMAT_NAMES} file.") from reason
+    check_brightness(pixels, str(path))
+    return pixels
 
 
-def fit_image(image: Pillow.Image, shape: tuple[int, int, int]) -> Tensor:
-    """An image as pixels of a given shape: upright, grey or RGB, as large as fits in the middle, the rest black.
+def fit_image(image: Pillow.Image, shape: tuple[int, int, int], fit: Fit = "letterbox") -> Tensor:
+    """An image as pixels of a given shape: upright, grey or RGB, brought to its height and width.
 
     The rotation in the EXIF data is applied, transparent parts are laid over black, 16 bits are scaled to 8.
 
     Args:
         image: any Pillow image.
         shape: channels (1 or 3), height, width.
+        fit: "letterbox" has all of the image, as large as fits in the middle, the rest black; "crop" fills the shape,
+            and what is over on both sides is cut off; "stretch" gives the image the shape, whatever its own.
 
     Returns:
         The pixels.
@@ -90,14 +105,41 @@ def fit_image(image: Pillow.Image, shape: tuple[int, int, int]) -> Tensor:
         raise DataError(f"an image file gives 1 (grey) or 3 (RGB) channels, but {channels} are asked for.")
     image = shrink(image, max(LARGEST_SIDE, 4 * height, 4 * width))
     fitted = _make_opaque(image).convert("L" if channels == 1 else "RGB")
-    scale = min(width / fitted.width, height / fitted.height)
-    size = max(1, round(fitted.width * scale)), max(1, round(fitted.height * scale))
-    if size != fitted.size:
-        fitted = fitted.resize(size, Image.Resampling.BILINEAR)  # Pillow averages over what it shrinks: no aliasing
+    box, size = _place_image(fitted.size, (width, height), fit)
+    if size != fitted.size or box != (0, 0, *fitted.size):
+        # Pillow averages over what it shrinks: no aliasing.
+        fitted = fitted.resize(size, Image.Resampling.BILINEAR, box)
     canvas = Image.new(fitted.mode, (width, height))
     canvas.paste(fitted, ((width - size[0]) // 2, (height - size[1]) // 2))
     pixels = torch.frombuffer(bytearray(canvas.tobytes()), dtype=torch.uint8)
     return pixels.reshape(height, width, channels).permute(2, 0, 1).contiguous()
+
+
+def _place_image(
+    size: tuple[int, int], wanted: tuple[int, int], fit: Fit
+) -> tuple[tuple[float, float, float, float], tuple[int, int]]:
+    """Which part of an image is taken (left, upper, right, lower), and how wide and high it becomes."""
+    (width, height), whole = size, (0, 0, *size)
+    if fit == "stretch":
+        return whole, wanted
+    if fit == "crop":
+        scale = max(wanted[0] / width, wanted[1] / height)
+        across, down = min(width, wanted[0] / scale), min(height, wanted[1] / scale)
+        left, upper = (width - across) / 2, (height - down) / 2
+        return (left, upper, left + across, upper + down), wanted
+    scale = min(wanted[0] / width, wanted[1] / height)
+    return whole, (max(1, round(width * scale)), max(1, round(height * scale)))
+
+
+def measure_upright(image: Pillow.Image) -> tuple[int, int]:
+    """Width and height of an image that is open when it is turned upright; nothing is decoded."""
+    turned = (read_turn(image.info.get("exif", b"")) or 1) >= 5
+    return (image.height, image.width) if turned else image.size
+
+
+def has_several_frames(image: Pillow.Image) -> bool:
+    """Whether an image that is open is an animation, or has several pages; the first of them is what is read."""
+    return bool(image.info.get("several")) or bool(getattr(image, "is_animated", False))
 
 
 def shrink(image: Pillow.Image, side: int = LARGEST_SIDE) -> Pillow.Image:
@@ -107,6 +149,8 @@ def shrink(image: Pillow.Image, side: int = LARGEST_SIDE) -> Pillow.Image:
     """
     from PIL import Image
 
+    if image.format == "TIFF":
+        image.load()  # which turns it, too: its size is another only then
     image.draft(None, (side, side))  # a JPEG file can be decoded at a half, a quarter or an eighth
     if max(image.size) <= side:
         return turn_upright(image)
@@ -191,6 +235,7 @@ def open_image(
         with Image.open(Pieces(contents.content), formats=formats) as image:
             require_modest(image, contents, most_pixels or Image.MAX_IMAGE_PIXELS)  # Pillow only warns up to twice that
             _forget_remarks(image, contents.turn)
+            image.info["several"] = contents.several
             yield image
     except (UnreadableError, DataError):
         raise

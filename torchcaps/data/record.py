@@ -96,6 +96,10 @@ class SplitRecord:
         """What differs in the data that there is."""
         return self._find(entries).changes
 
+    def list_known(self, entries: Sequence[Entry]) -> list[int]:
+        """Which items are those of the record, of whatever split; what came later is none of them."""
+        return [place for place in self._find(entries).places if place is not None]
+
     def choose(self, entries: Sequence[Entry], split: str) -> list[int]:
         """Which items are those of a split, in the order of the record; train has those to validate on, too.
 

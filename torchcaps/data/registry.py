@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from torchcaps.checks import require_choice
-from torchcaps.data.dataset import Dataset, ImageDataset, Kind, TextDataset
+from torchcaps.data.dataset import NO_OPTION, Dataset, ImageDataset, Kind, TextDataset
 from torchcaps.data.image_arrays import ImageArrays
 from torchcaps.data.image_folder import ImageFolder
+from torchcaps.data.label_files import find_label_file, is_label_file
+from torchcaps.data.labelled_images import LabelledImages
 from torchcaps.data.options import IN_MEMORY, DataOptions
 from torchcaps.data.text.files import OTHER_SUFFIXES, TextFile, explain_text_folder
 from torchcaps.data.text.rows import SUFFIXES
@@ -71,7 +73,8 @@ def dataset_class(name: str) -> type[Dataset]:
         require_choice("data set", name, _DATASETS)
     except ValueError as error:
         raise DataError(
-            f"{error} One's own data: a folder of class folders, an .npz with x and y, or a .csv file.",
+            f"{error} One's own data: a folder of class folders or with labels.csv, an .npz with x and y, or a .csv "
+            "file.",
             option="data.name",
         ) from None
     return _DATASETS[name]
@@ -85,11 +88,15 @@ def find_dataset(name: str) -> type[Dataset]:
         raise DataError("the training data was in memory, which is not kept: give the data to use.", option="data.name")
     if name in _DATASETS:
         return _DATASETS[name]
+    if path.suffix.lower() in SUFFIXES and is_label_file(path):
+        return LabelledImages
     if path.suffix.lower() in SUFFIXES or any((path / f"train{suffix}").is_file() for suffix in SUFFIXES):
         return TextFile
     if path.suffix.lower() in OTHER_SUFFIXES and not path.is_dir():
         return TextFile  # which says what to do with it
     if path.is_dir():
+        if find_label_file(path) is not None:
+            return LabelledImages
         if (advice := explain_text_folder(path)) is not None:
             raise DataError(f"{name} has texts, but not as they are read: {advice}", option="data.name")
         return ImageFolder
@@ -107,15 +114,16 @@ def is_path(name: str) -> bool:
 
 def option_names(cls: type[Dataset]) -> list[str]:
     """The options of a data set; the path of a user's own files is none."""
-    return [field.name for field in dataclasses.fields(cls) if field.name != "path"]
+    return [field.name for field in dataclasses.fields(cls) if field.name != "path" and field.metadata != NO_OPTION]
 
 
 def make_dataset(options: DataOptions) -> Dataset:
     """The data set that is asked for, with its options.
 
     Args:
-        options: ``name`` is that of a registered data set, or the path of a folder of class folders, of an .npz with x
-            and y, of a .csv, .tsv or .jsonl file or of a folder with train.csv; ``options`` are its own.
+        options: ``name`` is that of a registered data set, or the path of a folder of class folders, of a folder of
+            images with labels.csv, of an .npz with x and y, of a .csv, .tsv or .jsonl file of texts or of a folder with
+            train.csv; ``options`` are its own.
 
     Raises:
         DataError: there is no such data, or it has no such option, or not with this value; the message lists those

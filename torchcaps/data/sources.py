@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from torchcaps.data.dataset import Files, ImageDataset, TextDataset
-from torchcaps.data.images import ImageSet, ImageSource
+from torchcaps.data.flags import flag_indices
+from torchcaps.data.images import ImageSet, ImageSource, check_brightness
 from torchcaps.data.items import name_each
 from torchcaps.data.options import DataOptions, TextOptions
 from torchcaps.data.preparation import Augmentation, Preparation
 from torchcaps.data.record import MOST_NAMED
+from torchcaps.data.sampling import find_strata
 from torchcaps.data.splits import ItemSet, cut_validation, rank_by_content
 from torchcaps.data.text.notices import tell_losses, tell_scripts
 from torchcaps.data.text.sets import TextSet
@@ -35,13 +38,12 @@ def training_sources(
     preparation, augmentation = Preparation.from_options(options), Augmentation.from_options(options)
     dataset.check_preparation(preparation, augmentation)
     data = dataset.load("train", files)
-    if int((data.labels.bincount() > 0).sum()) < 2:
-        raise DataError(f"the training images of {dataset.title} show one class only; a classifier needs at least two.")
+    _check_classes(data, dataset.title)
     _check_pixels(data, dataset.title)
     if not dataset.makes_canvas:
         _check_shift(augmentation, data.image_shape)
         _check_colours(augmentation, data.image_shape)
-    train, aside = _cut_validation(data, data.labels, options.validation, seed, files)
+    train, aside = _cut_validation(data, find_strata(data.labels), options.validation, seed, files)
     source = dataset.training_source(data[train], preparation, augmentation)
     return source, dataset.validation_source(data[aside], preparation) if len(aside) else None
 
@@ -52,6 +54,7 @@ def evaluation_source(
     split: str = "test",
     files: Files = Files(),
     class_names: tuple[str, ...] | None = None,
+    multi_label: bool = False,
 ) -> ImageSource:
     """What a trained model is judged on.
 
@@ -61,9 +64,14 @@ def evaluation_source(
         split: of the data set.
         files: where they are looked for.
         class_names: those of the model, see :meth:`~torchcaps.data.dataset.ImageDataset.load`.
+        multi_label: the model answers any number of classes; images of one class each have that one.
     """
     dataset.check_preparation(preparation)
-    return dataset.evaluation_source(dataset.load(split, files, class_names), preparation)
+    data = dataset.load(split, files, class_names)
+    check_brightness(data.images, dataset.title)
+    if multi_label and not data.multi_label:
+        data = replace(data, labels=flag_indices(data.labels, len(data.class_names)))
+    return dataset.evaluation_source(data, preparation)
 
 
 def text_sources(
@@ -134,16 +142,20 @@ def _tell_unwatched(train: TextSet, aside: TextSet, tell: Callable[[str], None])
         )
 
 
+def _check_classes(data: ImageSet, title: str) -> None:
+    """Refuse images that are all of one class, or have all the same labels."""
+    if data.multi_label and bool((data.labels == data.labels[:1]).all()):
+        raise DataError(f"the training images of {title} all have the same labels: there is nothing to tell apart.")
+    if not data.multi_label and int((data.labels.bincount() > 0).sum()) < 2:
+        raise DataError(f"the training images of {title} show one class only; a classifier needs at least two.")
+
+
 def _check_pixels(data: ImageSet, title: str) -> None:
     """Refuse images in which nothing can be seen."""
     low, high = int(data.images.min()), int(data.images.max())
     if low == high:
         raise DataError(f"all training images of {title} are of one colour ({low} of 255): nothing can be seen.")
-    if high == 1:
-        raise DataError(
-            f"the pixels of {title} are 0 and 1 where 255 is white, so all is black. Multiply them by 255, or save "
-            "them as floating-point numbers in 0 … 1."
-        )
+    check_brightness(data.images, title)
 
 
 def _check_shift(augmentation: Augmentation, image_shape: tuple[int, int, int]) -> None:

@@ -88,9 +88,9 @@ def _load_test_samples(run: Run, data: DataOptions, task: ImageTask, data_dir: s
     """Test pictures of a run before any preparation, the same at every start; none if its data is not at hand."""
     files = Files(data.dir if data_dir is None else data_dir)
     try:
-        dataset = make_image_dataset(data)
+        dataset = make_image_dataset(data).fit_to(task.image_shape, task.fit)
         files = open_split(run.folder, dataset, files, False, task.kind)
-        source = evaluation_source(dataset, files=files, class_names=task.class_names)
+        source = evaluation_source(dataset, files=files, class_names=task.class_names, multi_label=task.multi_label)
     except DataError:
         return []
     if source.image_shape != task.image_shape or source.class_names != task.class_names:  # it is another by now
@@ -98,6 +98,9 @@ def _load_test_samples(run: Run, data: DataOptions, task: ImageTask, data_dir: s
     order = torch.randperm(len(source), generator=torch.Generator().manual_seed(sub_seed(0, Stream.SAMPLES)))[:SAMPLES]
     batch = source.batch(order, 0)
     labels = batch.labels.view(len(order), -1)
+    if task.multi_label:
+        rows = [flags.nonzero()[:, 0] for flags in labels]
+        return [_make_sample(batch.inputs[i], rows[i], None) for i in range(len(order))]
     parts = batch.targets if source.objects > 1 else None
     return [_make_sample(batch.inputs[i], labels[i], None if parts is None else parts[i]) for i in range(len(order))]
 

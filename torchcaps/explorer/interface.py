@@ -180,7 +180,6 @@ async def upload(
 ) -> Uploaded:
     """An image file, brought to the model's shape; ``centre`` makes a digit of it for models of digits."""
     content, as_digit = await request.body(), centre and subject.digits
-    pixels = await workers.uploads(
-        read_upload, content, subject.task.image_shape, invert, as_digit, client=find_client(request.scope)
-    )
+    wanted = subject.task.image_shape, invert, as_digit, subject.task.fit
+    pixels = await workers.uploads(read_upload, content, *wanted, client=find_client(request.scope))
     return Uploaded(pixels=to_base64(pixels))

@@ -76,6 +76,7 @@ class ModelInfo(BaseModel):
     drawing: PictureShape = Field(description="of what the decoder draws: the picture after resizing and cropping")
     classes: list[str]
     objects: int = Field(description="how many things a picture shows")
+    multi_label: bool = Field(description="a picture may show any number of the classes")
     digits: bool = Field(description="pictures are handwritten digits: light on dark, of 20 pixels, about the middle")
     pose_size: int
     measure: Literal["length", "activation"] = Field(
@@ -134,9 +135,11 @@ class Look(BaseModel):
     """What a model sees in a picture."""
 
     lengths: list[float] = Field(description="activation of each class capsule")
-    found: list[int] = Field(description="the most active classes, as many as the picture shows objects")
+    found: list[int] = Field(description="the most active classes, as many as a picture shows, or those above 0.5")
     poses: list[list[float]] = Field(description="of each class capsule")
-    drawings: list[Drawing] = Field(description="of the classes found, in their order; empty without a decoder")
+    drawings: list[Drawing] = Field(
+        description="of the classes found, in order, or of all together; empty without a decoder"
+    )
     blank: bool = Field(description="the picture is black all over, so there is nothing to find")
 
 

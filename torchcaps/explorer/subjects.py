@@ -31,6 +31,7 @@ from torchcaps.explorer.schemas import (
 from torchcaps.models.base import CapsuleModel, Decoder, find_decoder
 from torchcaps.training.errors import RunError
 from torchcaps.training.tasks import ImageTask
+from torchcaps.training.tasks.metrics import PRESENT, flag_labels
 
 MOST_SIDE = 256
 """Pixels: larger pictures would be slow to send at every stroke."""
@@ -103,6 +104,7 @@ class Subject:
             drawing=_shape(self.task.input_shape),
             classes=list(self.task.class_names),
             objects=self.objects,
+            multi_label=self.task.multi_label,
             digits=self.digits,
             pose_size=math.prod(capsules.pose.shape[2:]),
             measure="length" if routing.activation_is_length else "activation",
@@ -126,7 +128,7 @@ class Subject:
         picture = self._read_picture(pixels)
         with torch.inference_mode():
             capsules = class_layer(self.capsules)(class_children(self.capsules, self._prepare(picture)[None]))
-            chosen = capsules.activation[0].topk(self.objects).indices
+            chosen = self._find(capsules.activation[0])
             drawings = self._draw(capsules, chosen)
         return Look(
             lengths=_numbers(capsules.activation[0]),
@@ -134,7 +136,7 @@ class Subject:
             poses=[_numbers(pose) for pose in capsules.pose[0].flatten(1)],
             drawings=[
                 Drawing(label=label, pixels=to_base64(drawing))
-                for label, drawing in zip(chosen.tolist(), drawings, strict=bool(drawings))
+                for label, drawing in zip(chosen.tolist(), drawings, strict=False)
             ],
             blank=not bool(picture.any()),
         )
@@ -206,10 +208,19 @@ class Subject:
             preparation = replace(preparation, standardize=False)
         return preparation.cut_patches(preparation.resize_images(picture[None].contiguous()))[0, 0]
 
+    def _find(self, activation: Tensor) -> Tensor:
+        """The classes that a picture shows, by falling activation: so many, or of any number those that are present."""
+        if not self.task.multi_label:
+            return activation.topk(self.objects).indices
+        order = activation.argsort(descending=True)
+        return order[activation[order] > PRESENT]
+
     def _draw(self, capsules: Capsules, labels: Tensor) -> list[Tensor]:
-        """A picture for each of the classes ``[n]``; none without a decoder."""
-        if self.decoder is None:
+        """A picture for each of the classes ``[n]``, or one of any number together; none without a decoder."""
+        if self.decoder is None or not len(labels):
             return []
+        if self.task.multi_label:  # as the decoder was trained
+            return list(self.decoder(capsules, flag_labels(labels[None], self.classes)))
         return list(self.decoder(capsules, labels[None])[0])
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from torch import Tensor
 
-from torchcaps.data.pictures import UnreadableError, fit_image, open_image, shrink
+from torchcaps.data.pictures import Fit, UnreadableError, fit_image, open_image, shrink
 from torchcaps.explorer.handwriting import ground_is_light, place_as_digit
 
 if TYPE_CHECKING:
@@ -20,7 +20,9 @@ FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "BMP")
 MOST_PIXELS = 16_000_000
 
 
-def read_upload(content: bytes, shape: tuple[int, int, int], invert: Invert, as_digit: bool) -> Tensor:
+def read_upload(
+    content: bytes, shape: tuple[int, int, int], invert: Invert, as_digit: bool, fit: Fit = "letterbox"
+) -> Tensor:
     """The pixels of an image file that fit a model.
 
     Args:
@@ -28,6 +30,7 @@ def read_upload(content: bytes, shape: tuple[int, int, int], invert: Invert, as_
         shape: channels, height and width that are wanted.
         invert: make dark things on light ground light ones on dark; ``auto`` looks at the border. Grey images only.
         as_digit: cut out what is drawn and bring it to the size and place of MNIST's digits. Grey images only.
+        fit: how it is brought to the shape otherwise, as in training.
 
     Shapes:
         → uint8 ``[C, H, W]``.
@@ -38,10 +41,10 @@ def read_upload(content: bytes, shape: tuple[int, int, int], invert: Invert, as_
     with open_image(io.BytesIO(content), FORMATS, MOST_PIXELS) as image:
         small = shrink(image)
         if shape[0] != 1:
-            return fit_image(small, shape)
+            return fit_image(small, shape, fit)
         light = _light_on_dark(small, invert)
         if not as_digit:
-            return fit_image(light, shape)
+            return fit_image(light, shape, fit)
         return place_as_digit(np.asarray(light), shape[1:])
 
 

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from torchcaps.analysis.reconstruction import draw_classes, measure_drawing
+from torchcaps.analysis.reconstruction import draw_classes, list_drawn, measure_drawing
 from torchcaps.report.formats import count_nouns, format_number
-from torchcaps.report.given import GivenImages, case_numbers, describe_answer
+from torchcaps.report.given import NONE, GivenImages, case_numbers, describe_answer
 from torchcaps.report.pictures import (
     BLUE,
     ORANGE,
@@ -63,14 +63,16 @@ def _show_predictions(given: GivenImages) -> Section:
 def _show_reconstructions(given: GivenImages) -> Section:
     answers, decoder = given.answers, given.decoder
     assert decoder is not None  # as was asked before
-    names, label, predicted = answers.class_names, answers.labels[:, 0], answers.predictions[:, 0]
+    predicted, label = list_drawn(answers)
     errors = measure_drawing(decoder, answers)
     assert errors.as_predicted is not None  # of one object it is there
 
     def panels(index: int) -> list[CasePanel]:
         classes = [predicted[index]] if answers.right[index] else [predicted[index], label[index]]
         drawn = draw_classes(decoder, answers.capsules, torch.tensor([index] * len(classes)), torch.stack(classes))
-        decoded = [CasePanel((f"r = {names[int(c)]}",), image) for c, image in zip(classes, drawn, strict=True)]
+        decoded = [
+            CasePanel((f"r = {_name_drawn(given, some)}",), image) for some, image in zip(classes, drawn, strict=True)
+        ]
         return [CasePanel(("input",), answers.pictures[index]), *decoded]
 
     numbers: dict[str, Any] = {"error_per_pixel": float(errors.as_predicted.mean())}
@@ -81,8 +83,16 @@ def _show_reconstructions(given: GivenImages) -> Section:
         numbers["error_per_pixel_of_wrong_cases"] = {
             name: float(error[~answers.right].mean()) for name, error in wrong.items()
         }
-    content = {"summary": _describe_errors(answers.right, numbers)}
+    content = {"summary": _describe_errors(answers.right, numbers), "together": answers.multi_label}
     return _make_section(given, "reconstructions", "Reconstructions", "activation", panels, content, numbers)
+
+
+def _name_drawn(given: GivenImages, classes: Tensor) -> str:
+    """The class that is drawn, or all that are flagged."""
+    names = given.answers.class_names
+    if classes.dim() == 0:
+        return names[int(classes)]
+    return " + ".join(names[k] for k in classes.nonzero()[:, 0].tolist()) or NONE
 
 
 def _describe_errors(right: Tensor, numbers: Mapping[str, Any]) -> str:

@@ -14,6 +14,8 @@ from torchcaps.training.tasks import ImageTask, TextTask
 
 RIGHT, WRONG = 10, 8
 """So many cases are shown."""
+NONE = "none"
+"""Said of an image without any of the classes."""
 
 
 @dataclass(frozen=True)
@@ -70,20 +72,26 @@ class GivenTexts:
 
 def describe_answer(answers: ImageAnswers, index: int) -> tuple[str, str, str]:
     """Labels, predictions in the labels' order, and their scores."""
-    labels, predictions = (_names(answers, part[index].tolist()) for part in (answers.labels, answers.predictions))
-    scores = answers.scores[index, answers.predictions[index]].tolist()
-    return " + ".join(labels), " + ".join(predictions), " + ".join(f"{score:.2f}" for score in scores)
+    labels, predictions = _list_classes(answers, index)
+    shown, said = (" + ".join(answers.class_names[k] for k in classes) or NONE for classes in (labels, predictions))
+    scores = " + ".join(f"{score:.2f}" for score in answers.scores[index, predictions].tolist())
+    return shown, said, scores or f"at most {float(answers.scores[index].max()):.2f}"
 
 
 def case_numbers(answers: ImageAnswers, index: int) -> dict[str, Any]:
     """A case for ``numbers.json``; ``image`` counts in the test set."""
+    labels, predictions = _list_classes(answers, index)
     return {
         "image": int(answers.indices[index]),
-        "labels": _names(answers, answers.labels[index].tolist()),
-        "predictions": _names(answers, answers.predictions[index].tolist()),
-        "scores": [float(score) for score in answers.scores[index, answers.predictions[index]]],
+        "labels": [answers.class_names[k] for k in labels],
+        "predictions": [answers.class_names[k] for k in predictions],
+        "scores": [float(score) for score in answers.scores[index, predictions]],
     }
 
 
-def _names(answers: ImageAnswers, classes: list[int]) -> list[str]:
-    return [answers.class_names[k] for k in classes]
+def _list_classes(answers: ImageAnswers, index: int) -> tuple[list[int], list[int]]:
+    """The classes of an image and those that are predicted; of any number of labels perhaps none."""
+    if answers.multi_label:
+        labels, found = (flags[index].nonzero()[:, 0] for flags in (answers.label_flags, answers.predicted_flags))
+        return labels.tolist(), found.tolist()
+    return answers.labels[index].tolist(), answers.predictions[index].tolist()

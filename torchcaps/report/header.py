@@ -41,6 +41,8 @@ def head_images(given: GivenImages, sections: Sequence[Section], parameters: int
     if answers.objects > 1:
         numbers["share_of_objects_found"] = answers.share_of_objects
         remark += f", all objects right; {format_percent(answers.share_of_objects)} of the objects found"
+    if answers.multi_label:
+        remark += ", exactly the right labels"
     if given.patches > 1:  # another measure than that of `torchcaps evaluate`, so the two are not compared
         numbers["patches_per_image"] = 1
         remark += f"; one central patch per image, not {given.patches} as in torchcaps evaluate"

@@ -11,9 +11,10 @@ from torch import Tensor
 
 from torchcaps.analysis.answers import answer_batch
 from torchcaps.analysis.equivariance import TRANSFORMATIONS, UNCHANGED, Movement, measure_movements, transform
+from torchcaps.analysis.reconstruction import list_drawn
 from torchcaps.report.charts import Curve, LineChart, draw_lines
 from torchcaps.report.formats import count_nouns, format_number, format_percent
-from torchcaps.report.given import GivenImages
+from torchcaps.report.given import GivenImages, describe_answer
 from torchcaps.report.pictures import Picture, choose_scale, join_pictures, make_sheet
 from torchcaps.report.rendering import Section, Table
 
@@ -31,6 +32,7 @@ def show_movements(given: GivenImages) -> Section:
     content = {
         "images": count_nouns(len(answers.indices), "test image"),
         "objects": answers.objects,
+        "multi_label": answers.multi_label,
         "summary": describe_movements(measured),
         "table": _make_table(measured),
         "blocks": blocks,
@@ -89,7 +91,8 @@ def _show_movement(given: GivenImages, movement: Movement, shown: int) -> dict[s
     charts = [draw_lines(chart) for chart in _make_charts(movement)]
     first, last = (_format_amount(movement.amounts[end]) for end in (0, -1))
     caption = f"From {first} to {last} ({UNITS[movement.kind]}): what the model is shown"
-    whose = "the class capsule" if given.answers.objects == 1 else "the first object's capsule"
+    several = "the capsules of its labels" if given.answers.multi_label else "the class capsule"
+    whose = several if given.answers.objects == 1 else "the first object's capsule"
     caption += f", and below it what is drawn from {whose}." if rows > 1 else "."
     return {
         "title": movement.kind.capitalize(),
@@ -111,8 +114,9 @@ def _make_strip(given: GivenImages, movement: Movement, index: int, name: str) -
         capsules = answer_batch(given.model, moved).capsules
         assert capsules is not None
         with torch.no_grad():
-            rows.append(decoder(capsules, answers.labels[index, :1].expand(len(moved))))
-    label = answers.class_names[int(answers.labels[index, 0])]
+            drawn = list_drawn(answers)[1][index]  # a class, or flags
+            rows.append(decoder(capsules, drawn.expand(len(moved), *drawn.shape)))
+    label, _, _ = describe_answer(answers, index)
     alt = f"An image of {label}, {movement.kind} by {', '.join(f'{a:g}' for a in movement.amounts.tolist())}"
     return make_sheet(name, rows, f"{alt}{'; below, its reconstructions' if len(rows) > 1 else ''}.", gap=2), len(rows)
 

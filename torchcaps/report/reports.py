@@ -73,11 +73,12 @@ def choose_image_steps(given: GivenImages) -> list[tuple[str, Callable[[GivenIma
     steps: list[tuple[str, Callable[[GivenImages], Section]]] = [("cases", show_cases), ("measures", show_measures)]
     if given.answers.capsules is None:
         return steps
-    if given.decoder is not None:
+    labelled = bool(given.answers.label_flags.any())  # of any number of labels all images may have none
+    if given.decoder is not None and labelled:
         steps.append(("pose numbers", show_dimensions))
     if isinstance(given.model, CapsuleModel):
         steps.append(("routing", show_routing))
-    return [*steps, ("movements", show_movements)]
+    return [*steps, ("movements", show_movements)] if labelled else steps
 
 
 KINDS = {

@@ -40,7 +40,7 @@ def show_routing(given: GivenImages) -> Section:
     """Flow pictures, then numbers per iteration and layer."""
     flows, swatches, pictures = _show_flows(given)
     chosen = spread_over_classes(given.answers, MOST_IMAGES)
-    inputs, labels = given.answers.batch.inputs[chosen], given.answers.labels[chosen]
+    inputs, labels = given.answers.batch.inputs[chosen], given.answers.batch.labels[chosen]
     layers = routing_by_layer(given.model, inputs)
     # Uniform, random and frozen couplings are there at once, without iterations.
     iterates = hasattr(class_layer(require_capsule_model(given.model)).routing, "iterations")

@@ -13,7 +13,7 @@ from torchcaps.training.tasks import ImageTask, Task, TextTask
 from torchcaps.training.tasks.headers import read_model
 
 ORDER = ("reads", "name", "image_shape", "words", "vector_size", "class_names", "options", "preparation",
-         "picture_shape", "longest", "lower", "multi_label", "units", "vocabulary")  # fmt: skip
+         "picture_shape", "longest", "lower", "multi_label", "units", "vocabulary", "fit")  # fmt: skip
 """Keys of a header, as 0.1 wrote them, and later ones: the same model gives the same file, byte by byte."""
 
 

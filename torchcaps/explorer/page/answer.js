@@ -74,7 +74,9 @@ export class Answer {
     const note = element("prediction-note");
     prediction.classList.toggle("blank", black);
     prediction.classList.toggle("long", !black && names(found, this.model).length > 12);
-    const sure = found.map((label) => lengths[label].toFixed(2)).join(" and ");
+    // Of any number of classes there may be none: then the longest says how far away from any it is.
+    const least = `at most ${Math.max(...lengths).toFixed(2)}`;
+    const sure = found.map((label) => lengths[label].toFixed(2)).join(" and ") || least;
     element("glance").textContent = black ? "" : `It says ${names(found, this.model)} (${sure}).`;
     if (black) {
       setText(prediction, "draw something");

@@ -2,8 +2,8 @@
 
 /** @typedef {{channels: number, height: number, width: number}} Shape */
 /** @typedef {{id: string, title: string, architecture: string, parameters: number, picture: Shape, drawing: Shape,
- *   classes: string[], objects: number, digits: boolean, pose_size: number, measure: string, routing: string,
- *   iterations: number, most_iterations: number, decodes: boolean, samples: number, card: ?{data: string,
+ *   classes: string[], objects: number, multi_label: boolean, digits: boolean, pose_size: number, measure: string,
+ *   routing: string, iterations: number, most_iterations: number, decodes: boolean, samples: number, card: ?{data: string,
  *   test_error_percent: number, command: string, seed: number, training_minutes: number}}} Model */
 /** @typedef {{label: number, pixels: string}} Drawing */
 /** @typedef {{lengths: number[], found: number[], poses: number[][], drawings: Drawing[], blank: boolean}} Look */

@@ -106,8 +106,9 @@ function pictureChanged(final, time) {
 function showLook(look, { model, sketch, objects, pixels, text, final, time }, last) {
   if (model !== state.model || sketch !== state.sketch) return;
   // Of a single digit on the pad of two, the second that the network always finds is no answer.
-  look.besides = look.found.slice(Math.max(1, objects));
-  look.found = look.found.slice(0, Math.max(1, objects));
+  const most = model.multi_label ? model.classes.length : Math.max(1, objects);
+  look.besides = look.found.slice(most);
+  look.found = look.found.slice(0, most);
   look.drawings = look.drawings.slice(0, look.found.length);
   state.look = look;
   state.pixels = pixels;

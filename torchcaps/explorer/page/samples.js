@@ -8,7 +8,7 @@ import { rove } from "./roving.js";
 
 const DRAG_FROM = 6; // pixels; less is a click
 
-export const names = (labels, model) => labels.map((label) => model.classes[label] ?? label).join(" and ");
+export const names = (labels, model) => labels.map((label) => model.classes[label] ?? label).join(" and ") || "none";
 
 function pictureButton(pixels, shape, label) {
   const button = document.createElement("button");

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from torchcaps.data.images import check_names
+from torchcaps.data.pictures import FITS, Fit
 from torchcaps.plain import MOST_NUMBER, require_modest
 from torchcaps.training.errors import RunError
 
@@ -56,6 +57,15 @@ def read_preparation(values: Any) -> dict[str, Any]:
         if values[key] is not None:
             read_value(values, key, kinds[key])
     return values
+
+
+def read_fit(values: Mapping[str, Any]) -> Fit:
+    """How images are brought to their shape; not given: with bars, as 0.1 did."""
+    fit = values.get("fit", FITS[0])
+    for known in FITS:
+        if fit == known:
+            return known
+    raise RunError(f"fit must be one of {', '.join(FITS)}, got {fit!r:.60}.")
 
 
 def read_model(values: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Images of one class each, or of several objects."""
+"""Images of one class each, of several objects, or of any number of labels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch import Tensor
 from torchcaps.data.dataset import Dataset, Files, ImageDataset, Kind
 from torchcaps.data.images import ImageSource
 from torchcaps.data.memory import is_picture, list_pixels
-from torchcaps.data.pictures import fit_image, read_image
+from torchcaps.data.pictures import Fit, fit_image, read_image
 from torchcaps.data.preparation import Preparation
 from torchcaps.data.sources import evaluation_source, training_sources
 from torchcaps.errors import TorchcapsError
@@ -24,7 +24,14 @@ from torchcaps.models.registry import Reads, model_factory
 from torchcaps.training.errors import RunError
 from torchcaps.training.recipe import Recipe
 from torchcaps.training.tasks.base import InputBatch, OnBadItem, Prepared, Task
-from torchcaps.training.tasks.headers import MOST_SIDE, read_class_names, read_preparation, read_shape
+from torchcaps.training.tasks.headers import (
+    MOST_SIDE,
+    read_class_names,
+    read_fit,
+    read_preparation,
+    read_shape,
+    read_value,
+)
 
 READERS = max(2, min(4, os.cpu_count() or 2))
 """Threads that read files: Pillow decodes in parallel."""
@@ -39,6 +46,8 @@ class ImageTask(Task):
         image_shape: of an image before it is prepared: channels, height, width.
         preparation: what is done to it before the model sees it.
         objects: how many things an image shows.
+        fit: how an image of another shape is brought to that one.
+        multi_label: an image may have any number of classes.
     """
 
     kind: ClassVar[Kind] = "images"
@@ -49,6 +58,8 @@ class ImageTask(Task):
     image_shape: tuple[int, int, int]
     preparation: Preparation = field(default_factory=Preparation)
     objects: int = 1
+    fit: Fit = "letterbox"
+    multi_label: bool = False
 
     @property
     def input_shape(self) -> tuple[int, int, int]:
@@ -77,7 +88,8 @@ class ImageTask(Task):
         images = cast(ImageDataset, dataset)
         train, validation = training_sources(images, recipe.data, recipe.training.seed, files)
         preparation = Preparation.from_options(recipe.data)
-        task = cls(train.class_names, train.image_shape, preparation, train.objects)
+        multi_label = bool(getattr(train, "multi_label", False))
+        task = cls(train.class_names, train.image_shape, preparation, train.objects, images.fit, multi_label)
         return Prepared(task, train, validation)
 
     def model_options(self, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -94,6 +106,9 @@ class ImageTask(Task):
             "class_names": list(self.class_names),
             "preparation": asdict(self.preparation),
             "picture_shape": list(self.image_shape),
+            # Only what is not as it was in 0.1: the same model gives the same file.
+            **({"fit": self.fit} if self.fit != "letterbox" else {}),
+            **({"multi_label": True} if self.multi_label else {}),
         }
 
     @classmethod
@@ -109,7 +124,8 @@ class ImageTask(Task):
             raise RunError(f"images of {shape} do not become {seen} by its preparation.")
         objects = values.get("options", {}).get("objects", 1)
         known = objects if isinstance(objects, int) and not isinstance(objects, bool) and objects > 0 else 1
-        return cls(read_class_names(values), shape, preparation, known)
+        multi_label = bool(read_value(values, "multi_label", bool, False))
+        return cls(read_class_names(values), shape, preparation, known, read_fit(values), multi_label)
 
     def evaluation_source(
         self, dataset: Dataset, split: str, files: Files, crops: int | None = None, own: bool = True
@@ -117,15 +133,17 @@ class ImageTask(Task):
         """See :class:`Task`."""
         if dataset.kind != self.kind:
             raise RunError(f"{dataset.title} has {dataset.kind}, but this model reads images.")
-        images = cast(ImageDataset, dataset)
-        if not own:
-            images = images.fit_to(self.image_shape)
+        images = cast(ImageDataset, dataset).fit_to(self.image_shape, self.fit)
         preparation = self.preparation if crops is None else replace(self.preparation, crops=crops)
-        source = evaluation_source(images, preparation, split, files, self.class_names)
+        source = evaluation_source(images, preparation, split, files, self.class_names, self.multi_label)
         if source.image_shape != self.image_shape or source.class_names != self.class_names:
             raise RunError(
                 f"{dataset.title} has images of {source.image_shape} of {', '.join(source.class_names)}, but this "
                 f"model was trained for {self.image_shape} of {', '.join(self.class_names)}."
+            )
+        if bool(getattr(source, "multi_label", False)) and not self.multi_label:
+            raise RunError(
+                f"the images of {dataset.title} may have several labels, but this model was trained for one class each."
             )
         return source
 
@@ -167,9 +185,9 @@ class ImageTask(Task):
 
     def _read(self, item: Any) -> Tensor:
         if isinstance(item, (str, os.PathLike)):
-            return read_image(Path(item), self.image_shape)
+            return read_image(Path(item), self.image_shape, self.fit)
         if is_picture(item):
-            return fit_image(item, self.image_shape)
+            return fit_image(item, self.image_shape, self.fit)
         if tuple(item.shape) != self.image_shape:
             raise RunError(
                 f"this model was trained for images of {self.image_shape} (channels, height, width), got "
