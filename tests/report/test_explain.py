@@ -443,3 +443,45 @@ def test_other_iterations_are_measured(whole_report):
 def test_a_loss_without_a_decoder_has_no_reconstruction(tiny, tmp_path):
     run = untrained(tmp_path / "run", tiny, "--model.name=matrix-capsnet-small", "--loss.kind=spread")
     assert "× reconstruction" not in checked_report(run, tmp_path / "out", images=3)[2]
+
+
+def photographs(folder, size=(40, 30), count=8):
+    """Smooth colours in class folders, wider than high: they get bars."""
+    generator = np.random.default_rng(0)
+    for label in "ab":
+        (folder / label).mkdir(parents=True)
+        for number in range(count):
+            coarse = generator.integers(20, 255, (4, 4, 3), dtype=np.uint8)
+            Image.fromarray(coarse).resize(size, Image.Resampling.BICUBIC).save(folder / label / f"{number}.png")
+    return folder
+
+
+def test_photographs_are_not_measured_as_drawings(tmp_path):
+    data = photographs(tmp_path / "photos")
+    run = untrained(tmp_path / "run", data, "--data.options.image_size=20", "--training.batch_size=2")
+    grey_decoder(run)
+    report, found, text = checked_report(run, tmp_path / "out")
+    numbers, count = report.numbers, report.numbers["images"]
+    assert numbers["reconstructions"]["images_with_bars"] == count
+    assert f"All {count} images have black bars" in text
+    between = answers_of(run)[1].batch.targets[:, :, 2:17].double()  # 20×15 pixels on the middle of 20×20
+    error = float(((between - 0.5) ** 2).mean())
+    assert numbers["reconstructions"]["error_per_pixel"] == pytest.approx(error, rel=1e-4)
+    other = mean_image_error(between.float())
+    assert numbers["reconstructions"]["error_of_mean_image"] == pytest.approx(other, rel=1e-4)
+    dimensions = numbers["dimensions"]
+    assert dimensions["left_out"].startswith("Thickness, slant, width, height, x, y and ink are measures of a drawing")
+    assert dimensions["left_out"] in text
+    assert dimensions["mean_change"] == [0] * 16, "a grey decoder draws the same whatever the pose"
+    assert "properties" not in dimensions
+    assert "no clear effect" not in found.said
+    assert "is a clue to the amount by itself" in text
+
+
+def test_the_end_of_the_page_names_what_is_beside_it(whole_report):
+    report, _, text = whole_report
+    footer = text[text.index("<footer>") :]
+    for name in re.findall(r"<code>(.*?)</code>", footer):
+        assert (report.page.parent / name).exists(), name
+    assert "pictures" in footer
+    assert "is a clue to the amount by itself" not in text, "these lie on black"

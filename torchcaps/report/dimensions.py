@@ -29,7 +29,7 @@ from torchcaps.analysis.perturbation import (
     perturb_images,
 )
 from torchcaps.analysis.reconstruction import compare_errors, measure_drawing
-from torchcaps.report.formats import format_number, format_signed, format_significant, join_names
+from torchcaps.report.formats import format_number, format_signed, join_names
 from torchcaps.report.given import GivenImages
 from torchcaps.report.pictures import choose_scale, make_sheet
 from torchcaps.report.rendering import Section, Table, TableCell
@@ -210,8 +210,8 @@ def _sum_up_changes(measured: Sequence[ClassChanges], which: str) -> str:
     most = int(mean.argmax())
     return (
         f"Number {most + 1} of the {len(mean)} pose numbers changes the pictures most, by "
-        f"{format_significant(float(mean[most]))} per pixel on average, and number {int(mean.argmin()) + 1} least, by "
-        f"{format_significant(float(mean.min()))} (measured: {which})."
+        f"{format_number(float(mean[most]))} per pixel on average, and number {int(mean.argmin()) + 1} least, by "
+        f"{format_number(float(mean.min()))} (measured: {which}). Less than 0.01 is hardly to be seen."
     )
 
 
