@@ -13,7 +13,7 @@ from typing import Any
 
 from torchcaps.errors import FileError
 from torchcaps.experiments.base import Budget, Column, Context, Experiment, Numbers, Setting, Training, Trial, for_each
-from torchcaps.experiments.contenders import Plan, plan_comparison
+from torchcaps.experiments.contenders import ComparisonPlan, plan_comparison
 from torchcaps.experiments.differences import Difference, describe_difference, measure_differences
 from torchcaps.experiments.run import Row, format_csv, reproduce
 from torchcaps.experiments.tables import list_headings, list_lines, list_variants, measure_cell
@@ -50,7 +50,7 @@ class Comparison:
     """
 
     folder: Path
-    plan: Plan
+    plan: ComparisonPlan
     columns: tuple[Column, ...]
     rows: list[Row] = field(repr=False)
     differences: list[Difference]
@@ -174,12 +174,12 @@ def compare_models(
     return result
 
 
-def _choose_columns(plan: Plan) -> tuple[Column, ...]:
+def _choose_columns(plan: ComparisonPlan) -> tuple[Column, ...]:
     measure = F1 if plan.multi_label else BALANCED
     return (PARAMETERS, ACCURACY, *(() if plan.objects > 1 else (measure,)), SECONDS)
 
 
-def _make_experiment(columns: Sequence[Column], plan: Plan | None = None) -> Experiment:
+def _make_experiment(columns: Sequence[Column], plan: ComparisonPlan | None = None) -> Experiment:
     """The comparison as :func:`~torchcaps.experiments.run.reproduce` runs it."""
 
     def list_trials(_: Setting) -> list[Trial]:
@@ -194,7 +194,7 @@ def _make_experiment(columns: Sequence[Column], plan: Plan | None = None) -> Exp
     return Experiment(NAME, summary, "Models beside each other", "", "", columns, {"own": Budget()}, list_trials)
 
 
-def _train_as(plan: Plan, model: str) -> Callable[[int], Training]:
+def _train_as(plan: ComparisonPlan, model: str) -> Callable[[int], Training]:
     return lambda seed: Training(
         plan.recipe,
         {**plan.models[model].keys, "training.seed": seed},
@@ -203,7 +203,7 @@ def _train_as(plan: Plan, model: str) -> Callable[[int], Training]:
     )
 
 
-def _make_setting(plan: Plan) -> Setting:
+def _make_setting(plan: ComparisonPlan) -> Setting:
     return Setting(NAME, Budget(epochs=plan.epochs, seeds=plan.seeds), "own", plan.seeds, plan.title, plan.data_dir)
 
 
@@ -229,7 +229,7 @@ def _note(trial: Trial, place: Path) -> Row:
     return {"run": str(run_folder(trial.trainings["run"], place / "trained"))}
 
 
-def _choose_folder(plan: Plan, wanted: str | os.PathLike[str] | None) -> Path:
+def _choose_folder(plan: ComparisonPlan, wanted: str | os.PathLike[str] | None) -> Path:
     """The folder that is wanted, or the first of its name that is free or compares the same data."""
     if wanted is not None:
         folder = Path(wanted)

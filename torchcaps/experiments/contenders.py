@@ -53,7 +53,7 @@ class Contender:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ComparisonPlan:
     """What is compared, and on what.
 
     Args:
@@ -134,7 +134,7 @@ def plan_comparison(
     recipe: str | os.PathLike[str] | None,
     overrides: Mapping[str, Any],
     notice: Say | None = None,
-) -> Plan:
+) -> ComparisonPlan:
     """Check what is asked for, and look at the data; see :func:`~torchcaps.experiments.comparison.compare_models`."""
     _check_arguments(data, models, seeds, overrides)
     changes = dict(overrides)
@@ -152,7 +152,7 @@ def plan_comparison(
     test = task.evaluation_source(dataset, "test", files._replace(notice=None))
     contenders = _make_contenders(base, changes, chosen, task, equal=models is None)
     entries = dataset.list_entries()
-    return Plan(
+    return ComparisonPlan(
         data=path,
         title=Path(path).name if is_path(name) else name,
         kind=task.kind,
