@@ -10,9 +10,10 @@ from checked_html import Checked
 from PIL import Image
 
 from torchcaps.analysis.answers import answer_images
+from torchcaps.analysis.class_effects import ClassEffects
 from torchcaps.analysis.couplings import routing_by_layer
 from torchcaps.analysis.equivariance import TRANSFORMATIONS, Movement, measure_movements
-from torchcaps.analysis.perturbation import ClassEffects, Effects, pose_effects
+from torchcaps.analysis.perturbation import Effects, pose_effects
 from torchcaps.analysis.reconstruction import mean_image_error
 from torchcaps.commands.keys import read_keys
 from torchcaps.data.dataset import Files
@@ -61,12 +62,12 @@ def answers_of(run, images=500):
 
 
 def images_in_classes(path, count=60, shape=(12, 12), classes=3):
-    """Images that are bright in a band which says the class, as .npz."""
+    """Drawings of a band on black, which says the class, as .npz."""
     generator = np.random.default_rng(0)
     labels = np.arange(count) % classes
-    images = generator.integers(0, 60, (count, *shape), dtype=np.uint8)
+    images = generator.integers(0, 20, (count, *shape), dtype=np.uint8)
     for image, label in zip(images, labels, strict=True):
-        image[4 * label : 4 * label + 4] += 150
+        image[4 * label : 4 * label + 4, 2:-2] += 190
     np.savez(path, x=images, y=labels)
     return str(path)
 
@@ -121,7 +122,7 @@ def test_the_numbers_are_those_of_direct_calls(trained_run, whole_report):
     model, subject = answers_of(trained_run)
     batch = subject.batch
     assert numbers["accuracy"] == load(trained_run).evaluate()["accuracy"]
-    assert numbers["images"] == numbers["test_images"] == 12
+    assert numbers["images"] == numbers["test_images"] == len(subject.indices)
     drawn = model.decoder(subject.capsules, subject.predictions[:, 0])
     error = float((drawn - batch.targets).square().mean().detach())
     assert numbers["reconstructions"]["error_per_pixel"] == pytest.approx(error, rel=1e-4)
@@ -425,7 +426,7 @@ def test_nothing_is_left_of_a_report_that_cannot_be(trained_run, tmp_path, monke
 def test_a_decoder_that_draws_nothing_is_told_of(tiny, trained_run, tmp_path):
     run = untrained(tmp_path / "run", tiny)
     grey_decoder(run)
-    said = "draws hardly better than the mean image"
+    said = "Beside the mean image, what the decoder draws is worse by"
     assert said in checked_report(run, tmp_path / "out")[2]
 
 
@@ -442,3 +443,45 @@ def test_other_iterations_are_measured(whole_report):
 def test_a_loss_without_a_decoder_has_no_reconstruction(tiny, tmp_path):
     run = untrained(tmp_path / "run", tiny, "--model.name=matrix-capsnet-small", "--loss.kind=spread")
     assert "× reconstruction" not in checked_report(run, tmp_path / "out", images=3)[2]
+
+
+def photographs(folder, size=(40, 30), count=8):
+    """Smooth colours in class folders, wider than high: they get bars."""
+    generator = np.random.default_rng(0)
+    for label in "ab":
+        (folder / label).mkdir(parents=True)
+        for number in range(count):
+            coarse = generator.integers(20, 255, (4, 4, 3), dtype=np.uint8)
+            Image.fromarray(coarse).resize(size, Image.Resampling.BICUBIC).save(folder / label / f"{number}.png")
+    return folder
+
+
+def test_photographs_are_not_measured_as_drawings(tmp_path):
+    data = photographs(tmp_path / "photos")
+    run = untrained(tmp_path / "run", data, "--data.options.image_size=20", "--training.batch_size=2")
+    grey_decoder(run)
+    report, found, text = checked_report(run, tmp_path / "out")
+    numbers, count = report.numbers, report.numbers["images"]
+    assert numbers["reconstructions"]["images_with_bars"] == count
+    assert f"All {count} images have black bars" in text
+    between = answers_of(run)[1].batch.targets[:, :, 2:17].double()  # 20×15 pixels on the middle of 20×20
+    error = float(((between - 0.5) ** 2).mean())
+    assert numbers["reconstructions"]["error_per_pixel"] == pytest.approx(error, rel=1e-4)
+    other = mean_image_error(between.float())
+    assert numbers["reconstructions"]["error_of_mean_image"] == pytest.approx(other, rel=1e-4)
+    dimensions = numbers["dimensions"]
+    assert dimensions["left_out"].startswith("Thickness, slant, width, height, x, y and ink are measures of a drawing")
+    assert dimensions["left_out"] in text
+    assert dimensions["mean_change"] == [0] * 16, "a grey decoder draws the same whatever the pose"
+    assert "properties" not in dimensions
+    assert "no clear effect" not in found.said
+    assert "is a clue to the amount by itself" in text
+
+
+def test_the_end_of_the_page_names_what_is_beside_it(whole_report):
+    report, _, text = whole_report
+    footer = text[text.index("<footer>") :]
+    for name in re.findall(r"<code>(.*?)</code>", footer):
+        assert (report.page.parent / name).exists(), name
+    assert "pictures" in footer
+    assert "is a clue to the amount by itself" not in text, "these lie on black"

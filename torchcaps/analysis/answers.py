@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
 
+from torchcaps.analysis.ground import Ground, find_ground
 from torchcaps.capsules import Capsules
 from torchcaps.data.images import Batch, ImageSource
 from torchcaps.data.randomness import Stream, sub_seed
@@ -82,6 +84,12 @@ class ImageAnswers:
     def pictures(self) -> Tensor:
         """The images as a person sees them, in 0 … 1 ``[N, C, H, W]``; the model may see them standardised."""
         return self.batch.targets if self.objects == 1 else self.batch.inputs
+
+    @cached_property
+    def ground(self) -> Ground:
+        """What the images lie on, and where they have bars; of several objects what each of them lies on."""
+        found = find_ground(self.batch.targets.flatten(0, -4))
+        return found if self.objects == 1 else found._replace(content=None)  # composed here, so without bars
 
     @property
     def accuracy(self) -> float:

@@ -8,10 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torchcaps.analysis.answers import ImageAnswers
+from torchcaps.analysis.ground import lay_on_black
 from torchcaps.analysis.moments import Shape, measure_shape
-from torchcaps.data.images import place
-from torchcaps.data.randomness import random_integers
 from torchcaps.errors import InputError
 from torchcaps.models.base import Decoder
 
@@ -34,11 +32,7 @@ STILL = 1e-4
 FADES = 0.15
 """A row of pictures whose brightest pixel loses more than this part of itself dissolves, whatever else it does."""
 
-MOST_IMAGES = 16
-"""Of a class that are measured."""
-
 _AT_ONCE = 16  # images, each of which becomes 16 × 11
-_SHIFTED_COPIES = 4  # of each image, to know how much a property varies in training
 
 
 class Effects(NamedTuple):
@@ -95,27 +89,38 @@ def perturb_images(decoder: Decoder, pose: Tensor, classes: Tensor, steps: Seque
     return images
 
 
-def pose_effects(decoder: Decoder, pose: Tensor, classes: Tensor, natural: Tensor | None = None) -> Effects:
-    """Measure every number of the poses, over all given images or those of one class.
+def pose_effects(
+    decoder: Decoder,
+    pose: Tensor,
+    classes: Tensor,
+    natural: Tensor | None = None,
+    ground: Tensor | None = None,
+    content: Tensor | None = None,
+) -> Effects:
+    """Measure every number of the poses, over all given images or those of one class: of drawings on a plain ground.
 
     Args:
         decoder: of the model.
         pose: of the class capsules.
         classes: whose capsule is decoded, an index per image.
-        natural: images in 0 … 1 whose spread is the scale of an effect. Not given: the decoded images without any
-            change; then at least two different ones are needed for an effect to have a scale. Digits that a data
-            set has centred have next to no spread in x and y: give images shifted as in training.
+        natural: images in 0 … 1, bright on black, whose spread is the scale of an effect. Not given: the decoded images
+            without any change; then at least two different ones are needed for an effect to have a scale. Digits that
+            a data set has centred have next to no spread in x and y: give images shifted as in training.
+        ground: its colour, see :func:`~torchcaps.analysis.ground.find_ground`; not given: black.
+        content: pixels that count; not given: all.
 
     Shapes:
-        pose ``[B, J, D]``, classes ``[B]``, natural ``[N, H, W]`` → :class:`Effects`.
+        pose ``[B, J, D]``, classes ``[B]``, natural ``[N, H, W]``, ground ``[C]``, content bool ``[B, 1, H, W]`` →
+        :class:`Effects`.
     """
     if not len(pose):
         raise InputError("effects are means over images: give the pose of at least one.")
     steps = torch.tensor(STEPS, dtype=pose.dtype, device=pose.device)
     line = (steps - steps.mean()) / (steps - steps.mean()).square().sum()  # times the values: the slope
     changes, unchanged, peaks = [], [], []
-    for some, some_classes in zip(torch.split(pose, _AT_ONCE), torch.split(classes, _AT_ONCE), strict=True):
-        images = perturb_images(decoder, some, some_classes).mean(dim=-3)  # [b, D, S, H, W]
+    for start in range(0, len(pose), _AT_ONCE):
+        some = slice(start, start + _AT_ONCE)
+        images = _draw_on_black(perturb_images(decoder, pose[some], classes[some]), ground, content, some)
         values = properties(images)  # [b, D, S, P]
         peaks.append(images.flatten(-2).amax(dim=-1))  # [b, D, S]
         changes.append(torch.einsum("bdsp,s->bdp", values, line) * (steps.max() - steps.min()))
@@ -133,6 +138,39 @@ def pose_effects(decoder: Decoder, pose: Tensor, classes: Tensor, natural: Tenso
     )
 
 
+def _draw_on_black(images: Tensor, ground: Tensor | None, content: Tensor | None, some: slice) -> Tensor:
+    """What is measured of decoded images ``[b, D, S, C, H, W]`` → ``[b, D, S, H, W]``."""
+    if ground is None:
+        ground = images.new_zeros(images.shape[-3])
+    return lay_on_black(images, ground, None if content is None else content[some, None, None])
+
+
+def measure_changes(decoder: Decoder, pose: Tensor, classes: Tensor, content: Tensor | None = None) -> Tensor:
+    """How much each number of the poses changes a picture, whatever it shows: from the first step to the last.
+
+    The root of the mean squared difference of its pixels, mean over the images. White and black differ by 1.
+
+    Args:
+        decoder: of the model.
+        pose: of the class capsules.
+        classes: whose capsule is decoded, an index per image.
+        content: pixels that count; not given: all.
+
+    Shapes:
+        pose ``[B, J, D]``, classes ``[B]``, content bool ``[B, 1, H, W]`` → ``[D]``.
+    """
+    if not len(pose):
+        raise InputError("changes are means over images: give the pose of at least one.")
+    changes = []
+    for start in range(0, len(pose), _AT_ONCE):
+        some = slice(start, start + _AT_ONCE)
+        images = perturb_images(decoder, pose[some], classes[some], (STEPS[0], STEPS[-1]))  # [b, D, 2, C, H, W]
+        squared = (images[:, :, 1] - images[:, :, 0]).square().mean(dim=-3).flatten(2)  # [b, D, HW]
+        counted = torch.ones_like(squared[:, :1]) if content is None else content[some].flatten(2).to(squared.dtype)
+        changes.append(((squared * counted).sum(dim=2) / counted.sum(dim=2).clamp_min(1)).sqrt())
+    return torch.cat(changes).mean(dim=0)
+
+
 def _measure_fading(peaks: Tensor) -> Tensor:
     """``[B, D, S]`` → ``[D]``."""
     most = peaks.amax(dim=-1)
@@ -148,79 +186,6 @@ def properties(images: Tensor) -> Tensor:
 def find_clear(effects: Effects) -> Tensor:
     """Which effects are clear, bool ``[D, P]``: :data:`CLEAR_EFFECT` and :data:`CLEAR_AGREEMENT` say when."""
     return (effects.effect.abs() >= CLEAR_EFFECT) & (effects.agreement >= CLEAR_AGREEMENT)
-
-
-class ClassEffects(NamedTuple):
-    """What the numbers of a class capsule's pose do.
-
-    Attributes:
-        label: index of the class.
-        name: of the class.
-        example: position of one of its images among the answers, a rightly answered one if there is any.
-        effects: of every number.
-        images: over how many they were measured.
-    """
-
-    label: int
-    name: str
-    example: int
-    effects: Effects
-    images: int
-
-
-def measure_class_effects(
-    decoder: Decoder, answers: ImageAnswers, index: int, shift: int = 0, seed: int = 0
-) -> ClassEffects | None:
-    """Measure the pose of one class over some of its images, rightly answered ones if there are any.
-
-    Args:
-        decoder: of the model.
-        answers: of all images, with class capsules.
-        index: of the class.
-        shift: by how many pixels images are shifted in training, which is part of how much they vary by nature.
-        seed: of these shifts.
-
-    Returns:
-        The effects, or None if no image shows the class.
-    """
-    if answers.capsules is None:
-        raise InputError("poses are changed here, but the model has no class capsules.")
-    shows = answers.label_flags[:, index]
-    right = (shows & answers.right).nonzero()[:, 0]
-    chosen = right if len(right) else shows.nonzero()[:, 0]
-    if not len(chosen):
-        return None
-    some = chosen[:MOST_IMAGES]
-    natural = _vary_as_in_training(answers, index, shift, seed)
-    scale = natural.mean(dim=1) if len(natural) > 1 else None
-    effects = pose_effects(decoder, answers.capsules.pose[some], torch.full((len(some),), index), scale)
-    return ClassEffects(index, answers.class_names[index], int(chosen[0]), effects, len(some))
-
-
-def _vary_as_in_training(answers: ImageAnswers, index: int, shift: int, seed: int) -> Tensor:
-    """The test images of a class, or of several objects in an image that one, shifted as in training.
-
-    Without the shifts a data set of centred objects would make the least change of place look enormous.
-    """
-    if answers.objects > 1:
-        return answers.batch.targets[answers.labels == index]
-    images = answers.batch.targets[answers.label_flags[:, index]]
-    if not shift:
-        return images
-    images = images.repeat(_SHIFTED_COPIES, 1, 1, 1)
-    offsets = random_integers(seed, torch.arange(len(images)), 2, 2 * shift + 1) - shift
-    return place(images, offsets, images.shape[-2:])
-
-
-def mean_effects(measured: Sequence[ClassEffects]) -> Tensor:
-    """The mean size of every effect over the classes ``[D, P]``; not its sign, which may differ between them."""
-    return torch.stack([part.effects.effect.abs() for part in measured]).mean(dim=0)
-
-
-def count_clear_classes(measured: Sequence[ClassEffects]) -> list[int]:
-    """For each number of the pose, the largest number of classes in which one property is clearly changed."""
-    together = torch.stack([find_clear(part.effects) for part in measured]).sum(dim=0)  # [D, P]
-    return [int(count) for count in together.amax(dim=1)]
 
 
 def describe_dimension(effects: Effects, dimension: int, most: int = 1) -> str:

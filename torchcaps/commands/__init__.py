@@ -1,6 +1,7 @@
 """The commands of ``torchcaps``, each in a module of its own."""
 
 from torchcaps.commands.base import Command, CommandError
+from torchcaps.commands.compare import COMPARE
 from torchcaps.commands.data import DATA
 from torchcaps.commands.describe import INFO, MODELS
 from torchcaps.commands.evaluate import EVALUATE
@@ -16,6 +17,7 @@ COMMANDS: dict[str, Command] = {
     "predict": PREDICT,
     "explain": EXPLAIN,
     "explore": EXPLORE,
+    "compare-models": COMPARE,
     "reproduce": REPRODUCE,
     "data": DATA,
     "models": MODELS,

@@ -84,6 +84,8 @@ def _show_progress() -> Iterator[StepProgress | None]:
 
 def summarise(numbers: dict[str, Any]) -> list[str]:
     """The most important numbers, a line each."""
+    from torchcaps.analysis.reconstruction import compare_errors
+
     kind = "texts" if "texts" in numbers else "images"
     lines = [
         f"{numbers['model']}, {numbers['parameters']:,} parameters: accuracy {numbers['accuracy']:.2%} on "
@@ -98,8 +100,12 @@ def summarise(numbers: dict[str, Any]) -> list[str]:
             part = numbers[name]
             others = part.get("error_of_mean_image")
             kinds = "images" if name == "reconstructions" else "objects"
-            compared = "" if others is None else f", of the mean of all other {kinds} {others:.4f}"
+            compared = ""
+            if others is not None:
+                compared = f", of the mean of all other {kinds} {others:.4f}: {compare_errors(part[key], others)}"
             lines.append(f"drawn: squared error {part[key]:.4f} per pixel{compared}")
+            if part["images_with_bars"]:
+                lines.append(f"black bars: on {part['images_with_bars']:,} of these images; no error counts them")
     if "routing" in numbers:
         last = numbers["routing"]["layers"][-1]
         dead = sum(layer["dead_children"][0] for layer in numbers["routing"]["layers"])

@@ -44,9 +44,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "files",
         nargs="*",
         metavar="WHAT",
-        help="images (PNG, JPEG, WebP, BMP, TIFF, GIF): files, folders, quoted patterns, tables with a column of files, or "
-        "- for a list of files on stdin; of a text model files with a text per line, tables with a column of texts, "
-        "or - for stdin",
+        help="images (PNG, JPEG, WebP, BMP, TIFF, GIF): files, folders, quoted patterns, tables with a column of "
+        "files, or - for a list of files on stdin; of a text model files with a text per line, tables with a "
+        "column of texts, or - for stdin",
     )
     parser.add_argument(
         "--text", action="append", default=[], metavar="TEXT", help="a text; may be given several times"

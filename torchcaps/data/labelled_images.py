@@ -15,7 +15,7 @@ from torchcaps.data.image_files import EXTENSIONS, Reading, hash_files, read_ima
 from torchcaps.data.images import ImageSet, check_split
 from torchcaps.data.items import Entry, Item
 from torchcaps.data.label_files import LabelColumns, LabelRow, find_label_file, read_label_file
-from torchcaps.data.labels import make_flags, sort_names
+from torchcaps.data.labels import join_labels, make_flags, sort_names
 from torchcaps.data.pictures import Fit
 from torchcaps.data.splits import NO_TEST, choose_entries
 from torchcaps.errors import DataError

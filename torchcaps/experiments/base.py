@@ -89,10 +89,19 @@ RECIPES_MADE = ("multi-mnist", "affine-mnist")  # recipes whose images are made 
 
 @dataclass(frozen=True)
 class Training:
-    """One run: a recipe's name and the keys that differ from it."""
+    """One run: a recipe's name and the keys that differ from it.
+
+    Args:
+        recipe: its name or path.
+        keys: what differs.
+        name: what the run's folder is called; not given: as the recipe.
+        fingerprint: of one's own data; another one makes another run.
+    """
 
     recipe: str
     keys: Keys
+    name: str = ""
+    fingerprint: str = ""
 
     def __str__(self) -> str:
         return " ".join([self.recipe, *(f"{key}={key_text(value)}" for key, value in self.keys.items())])

@@ -31,18 +31,18 @@ def digest(*parts: object) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:12]
 
 
-def _digest(recipe: Recipe) -> str:
+def _digest(recipe: Recipe, fingerprint: str) -> str:
     """The same for the same experiment, wherever its data is and on however many threads it runs."""
     values: dict[str, Any] = recipe.as_dict()
     for section, key in (("data", "dir"), ("data", "download"), ("training", "threads")):
         del values[section][key]
     del values["description"]
-    return digest(__version__, values)
+    return digest(__version__, values, *([fingerprint] if fingerprint else []))
 
 
 def run_folder(training: Training, store: Path) -> Path:
     """Where the run of a training is kept."""
-    return store / f"{training.recipe}-{_digest(make_recipe(training))}"
+    return store / f"{training.name or training.recipe}-{_digest(make_recipe(training), training.fingerprint)}"
 
 
 def train_once(training: Training, store: Path, data_dir: str | None = None, bar: bool = False) -> Path:
@@ -74,3 +74,9 @@ def _train(training: Training, folder: Path, data_dir: str | None, bar: bool) ->
 def training_seconds(folder: Path) -> float:
     """How long a run has trained."""
     return float(json.loads((folder / SUMMARY).read_text(encoding="utf-8"))["training_seconds"])
+
+
+def seconds_per_epoch(folder: Path) -> float:
+    """How long a run has trained for each pass over its data."""
+    summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+    return float(summary["training_seconds"]) / max(1, int(summary["epochs"]))

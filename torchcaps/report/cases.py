@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from torchcaps.analysis.reconstruction import draw_classes, list_drawn, measure_drawing
+from torchcaps.analysis.answers import ImageAnswers
+from torchcaps.analysis.reconstruction import compare_errors, draw_classes, list_drawn, measure_drawing
 from torchcaps.report.formats import count_nouns, format_number
 from torchcaps.report.given import NONE, GivenImages, case_numbers, describe_answer
 from torchcaps.report.pictures import (
@@ -101,7 +102,7 @@ def _describe_errors(right: Tensor, numbers: Mapping[str, Any]) -> str:
         f"{format_number(numbers['error_per_pixel'], 4)} on average over {count_nouns(len(right), 'image')}"
     )
     if "error_of_mean_image" in numbers:
-        said += f"; the mean of all other images would have {format_number(numbers['error_of_mean_image'], 4)}"
+        said += _compare(numbers["error_per_pixel"], numbers["error_of_mean_image"], "images")
     wrong = numbers.get("error_per_pixel_of_wrong_cases")
     if wrong is None:
         return f"{said}."
@@ -113,14 +114,23 @@ def _describe_errors(right: Tensor, numbers: Mapping[str, Any]) -> str:
     )
 
 
+def _compare(error: float, other: float, kind: str) -> str:
+    """The end of a sentence on an error: that of a mean image, and what the two say about each other."""
+    return (
+        f"; the mean of all other {kind} would have {format_number(other, 4)}, so it is {compare_errors(error, other)}"
+    )
+
+
 def _show_two_objects(given: GivenImages) -> Section:
     answers, decoder = given.answers, given.decoder
     assert decoder is not None  # as was asked before
     names = answers.class_names
     errors = measure_drawing(decoder, answers)
-    numbers = {"error_per_pixel_of_each_object": float(errors.as_labelled.mean())}
+    numbers = {"error_per_pixel_of_each_object": (error := float(errors.as_labelled.mean()))}
+    compared = ""
     if errors.mean_image is not None:
         numbers["error_of_mean_image"] = errors.mean_image
+        compared = _compare(error, errors.mean_image, "objects")
 
     def panels(index: int) -> list[CasePanel]:
         shown, labels = answers.pictures[index], answers.labels[index]
@@ -133,13 +143,11 @@ def _show_two_objects(given: GivenImages) -> Section:
         truth = answers.batch.targets[index]
         return [*parts, CasePanel(("true digits",), mix_two_colours(truth[0], truth[1]))]
 
-    error, other = (format_number(value, 4) for value in (float(errors.as_labelled.mean()), errors.mean_image))
     orange, blue = (f"rgb({', '.join(str(round(255 * part)) for part in colour)})" for colour in (ORANGE, BLUE))
     content = {
         "swatches": [Swatch(orange, "first"), Swatch(blue, "second")],
-        "summary": f"Decoded as labelled, each object differs from the true one by a squared error of {error} per "
-        f"pixel on average over {count_nouns(len(answers.right), 'image')}; the mean of all other objects would have "
-        f"{other}.",
+        "summary": "Decoded as labelled, each object differs from the true one by a squared error of "
+        f"{format_number(error, 4)} per pixel on average over {count_nouns(len(answers.right), 'image')}{compared}.",
     }
     title = "Two objects told apart"
     return _make_section(given, "segmentation", title, "activations", panels, content, numbers)
@@ -165,8 +173,22 @@ def _make_section(
         of_all = count_nouns(len(mask), "image")
         groups.append({"kind": kind, "cases": shown, "count": int(mask.sum()), "of_all": of_all})
         listed[kind] = [case_numbers(answers, index) for index in cases]
-    whole = {**content, "name": name, "groups": groups}
-    return Section(name, title, "cases.html", whole, pictures, {**(numbers or {}), "cases": listed})
+    whole = {**content, "name": name, "groups": groups, "bars": describe_bars(answers)}
+    known = {**(numbers or {}), "images_with_bars": answers.ground.barred, "cases": listed}
+    return Section(name, title, "cases.html", whole, pictures, known)
+
+
+def describe_bars(answers: ImageAnswers) -> str:
+    """How many images were brought to their shape by black bars; empty if none was."""
+    barred, count = answers.ground.barred, len(answers.right)
+    if not barred:
+        return ""
+    which = f"{barred:,} of the {count:,} images have" if barred < count else f"All {count:,} images have"
+    return (
+        f"{'The only image has' if count == 1 else which} black bars on two opposite sides, which brought the picture "
+        "to the shape that the model sees. The model sees them, too, but they count in no error: only the picture "
+        "between them does."
+    )
 
 
 def _show_case(given: GivenImages, name: str, index: int, panels: Sequence[CasePanel], score: str) -> dict[str, Any]:

@@ -9,22 +9,27 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from torchcaps.analysis.class_effects import (
+    MOST_IMAGES,
+    ClassChanges,
+    ClassEffects,
+    count_clear_classes,
+    mean_effects,
+    measure_class_changes,
+    measure_class_effects,
+)
 from torchcaps.analysis.perturbation import (
     CLEAR_AGREEMENT,
     CLEAR_EFFECT,
-    MOST_IMAGES,
+    PROPERTIES,
     STEPS,
-    ClassEffects,
     Effects,
-    count_clear_classes,
     describe_dimension,
     find_clear,
-    mean_effects,
-    measure_class_effects,
     perturb_images,
 )
-from torchcaps.analysis.reconstruction import measure_drawing
-from torchcaps.report.formats import format_number, format_signed
+from torchcaps.analysis.reconstruction import compare_errors, measure_drawing
+from torchcaps.report.formats import format_number, format_signed, join_names
 from torchcaps.report.given import GivenImages
 from torchcaps.report.pictures import choose_scale, make_sheet
 from torchcaps.report.rendering import Section, Table, TableCell
@@ -36,32 +41,81 @@ NOT_CLEAR = "no clear effect"
 
 
 def show_dimensions(given: GivenImages) -> Section:
-    """A grid of perturbed reconstructions for each class, and what was measured."""
-    answers, decoder = given.answers, given.decoder
-    assert decoder is not None  # a report asks before
-    shown = answers.label_flags.any(dim=0).nonzero()[:, 0].tolist()[:MOST_CLASSES]
-    every = [measure_class_effects(decoder, answers, index, given.facts.shift, given.seed) for index in shown]
-    measured = [part for part in every if part is not None]
-    grids = [_show_grid(given, part) for part in measured]
-    errors = measure_drawing(decoder, answers)
-    poor = None
-    if errors.hardly_better:
-        poor = [format_number(value, 4) for value in (float(errors.as_labelled.mean()), errors.mean_image)]
-    which = describe_classes([part.label for part in measured], len(answers.class_names))
-    content = {
+    """A grid of perturbed reconstructions for each class, and what was measured: of drawings their shape."""
+    shown = given.answers.label_flags.any(dim=0).nonzero()[:, 0].tolist()[:MOST_CLASSES]
+    content, numbers = (_measure_pictures if given.answers.ground.colour is None else _measure_shapes)(given, shown)
+    content |= {
         "steps": [format_signed(step) for step in (STEPS[0], 0.0, STEPS[-1])],
         "most_images": MOST_IMAGES,
+        "poor": _describe_poor(given),
+    }
+    pictures = [grid["picture"] for grid in content["grids"]]
+    return Section("dimensions", "What each pose number does", "dimensions.html", content, pictures, numbers)
+
+
+def _measure_shapes(given: GivenImages, shown: Sequence[int]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Of drawings on a plain ground: what a section shows, and its numbers."""
+    decoder = given.decoder
+    assert decoder is not None  # a report asks before
+    every = [measure_class_effects(decoder, given.answers, index, given.facts.shift, given.seed) for index in shown]
+    measured = [part for part in every if part is not None]
+    which = describe_classes([part.label for part in measured], len(given.answers.class_names))
+    content = {
+        "left_out": None,
         "clear_effect": f"{CLEAR_EFFECT:g}",
         "clear_agreement": f"{CLEAR_AGREEMENT:.0%}",
-        "poor": poor,
         "summary": _sum_up(measured, which),
-        "grids": grids,
+        "grids": [
+            _show_grid(given, part, [_describe(part.effects, d) for d in range(len(part.effects.effect))])
+            for part in measured
+        ],
         "which": which,
         "table": _make_table(measured),
     }
-    pictures = [grid["picture"] for grid in grids]
-    numbers = list_numbers(measured)
-    return Section("dimensions", "What each pose number does", "dimensions.html", content, pictures, numbers)
+    return content, list_numbers(measured)
+
+
+def _measure_pictures(given: GivenImages, shown: Sequence[int]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Of photographs: how much a picture changes, since a shape that could be measured is not there."""
+    decoder = given.decoder
+    assert decoder is not None  # a report asks before
+    every = [measure_class_changes(decoder, given.answers, index) for index in shown]
+    measured = [part for part in every if part is not None]
+    which = describe_classes([part.label for part in measured], len(given.answers.class_names))
+    left_out = describe_left_out(given.answers.ground.plain)
+    content: dict[str, Any] = {
+        "left_out": left_out,
+        "summary": _sum_up_changes(measured, which),
+        "grids": [_show_grid(given, part, [f"{change:.3f}" for change in part.change.tolist()]) for part in measured],
+        "which": which,
+        "table": _make_change_table(measured),
+    }
+    return content, _list_changes(measured, left_out)
+
+
+def describe_left_out(plain: float) -> str:
+    """Why the shape of what is drawn is not measured."""
+    found = "none" if plain == 0 else f"{100 * plain:.0f}\u202f%"
+    return (
+        f"{join_names(list(PROPERTIES)).capitalize()} are measures of a drawing on a plain ground, such as a digit on "
+        f"black. These images are photographs or textures ({found} of them have the ground that is commonest at the "
+        "borders), so the measures would mean nothing and are left out."
+    )
+
+
+def _describe_poor(given: GivenImages) -> str | None:
+    """What to say of a decoder that does not draw clearly better than the mean image."""
+    assert given.decoder is not None  # a report asks before
+    errors = measure_drawing(given.decoder, given.answers)
+    if errors.clearly_better or errors.mean_image is None:
+        return None
+    error = float(errors.as_labelled.mean())
+    compared = compare_errors(error, errors.mean_image)
+    return (
+        f"Beside the mean image, what the decoder draws is {compared}: squared error per pixel "
+        f"{format_number(error, 4)}, of the mean image {format_number(errors.mean_image, 4)}. What changes in such "
+        "pictures says little about what a number means; train longer first."
+    )
 
 
 def describe_classes(indices: Sequence[int], total: int) -> str:
@@ -73,7 +127,7 @@ def describe_classes(indices: Sequence[int], total: int) -> str:
     return f"the first {count} of {total} classes" if first else f"{count} of {total} classes"
 
 
-def _show_grid(given: GivenImages, measured: ClassEffects) -> dict[str, Any]:
+def _show_grid(given: GivenImages, measured: ClassEffects | ClassChanges, said: Sequence[str]) -> dict[str, Any]:
     capsules, decoder = given.answers.capsules, given.decoder
     assert capsules is not None
     assert decoder is not None
@@ -81,10 +135,9 @@ def _show_grid(given: GivenImages, measured: ClassEffects) -> dict[str, Any]:
     changed = perturb_images(decoder, pose, torch.tensor([measured.label]))
     images = _make_small(changed[0, :MOST_ROWS])  # [D, S, C, H, W]
     rows = []
-    for dimension, row in enumerate(images):
-        said = _describe(measured.effects, dimension)
-        alt = f"Class {measured.name}, pose number {dimension + 1} changed in {len(STEPS)} steps: {said}"
-        rows.append({"strip": make_sheet("", [row], alt, gap=1), "said": said, "clear": said != NOT_CLEAR})
+    for dimension, (row, words) in enumerate(zip(images, said, strict=False)):
+        alt = f"Class {measured.name}, pose number {dimension + 1} changed in {len(STEPS)} steps: {words}"
+        rows.append({"strip": make_sheet("", [row], alt, gap=1), "said": words, "clear": words != NOT_CLEAR})
     alt = f"Class {measured.name}: every pose number (rows) changed in {len(STEPS)} steps (columns)"
     picture = make_sheet(f"dimensions-{measured.label}", list(images), alt, gap=1)
     scale = max(1, min(2, choose_scale(images, 44)))
@@ -149,4 +202,34 @@ def list_numbers(measured: Sequence[ClassEffects]) -> dict[str, Any]:
             }
             for part in measured
         },
+    }
+
+
+def _sum_up_changes(measured: Sequence[ClassChanges], which: str) -> str:
+    mean = torch.stack([part.change for part in measured]).mean(dim=0)
+    most = int(mean.argmax())
+    return (
+        f"Number {most + 1} of the {len(mean)} pose numbers changes the pictures most, by "
+        f"{format_number(float(mean[most]))} per pixel on average, and number {int(mean.argmin()) + 1} least, by "
+        f"{format_number(float(mean.min()))} (measured: {which}). Less than 0.01 is hardly to be seen."
+    )
+
+
+def _make_change_table(measured: Sequence[ClassChanges]) -> Table:
+    changes = torch.stack([part.change for part in measured], dim=1)  # [D, classes]
+    most = max(float(changes.max()), 1e-12)
+    rows: list[list[TableCell | str]] = [
+        [str(number + 1), *(TableCell(f"{v:.3f}", strength=0.85 * v / most) for v in [*row, sum(row) / len(row)])]
+        for number, row in enumerate(changes.tolist())
+    ]
+    head = ["pose number", *(part.name for part in measured), "mean"]
+    return Table("Change of the pictures by every pose number", head, rows)
+
+
+def _list_changes(measured: Sequence[ClassChanges], left_out: str) -> dict[str, Any]:
+    return {
+        "steps": list(STEPS),
+        "left_out": left_out,
+        "mean_change": torch.stack([part.change for part in measured]).mean(dim=0).tolist(),
+        "classes": {part.name: {"images": part.images, "change_per_pixel": part.change.tolist()} for part in measured},
     }

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from torchcaps.analysis.reconstruction import compare_errors
 from torchcaps.report.facts import Facts
 from torchcaps.report.formats import count_nouns, format_number, format_percent
 from torchcaps.report.given import GivenImages, GivenTexts
@@ -80,18 +81,20 @@ def _count_parameters(parameters: int, facts: Facts) -> Tile:
 
 
 def _tile_of_reconstructions(numbers: Mapping[str, Any]) -> Tile:
-    other = _describe_baseline(numbers, "images")
+    other = _describe_baseline(numbers, "error_per_pixel", "images")
     return Tile(f"{numbers['error_per_pixel']:.4f}", "squared error per pixel, drawn", other)
 
 
 def _tile_of_segmentation(numbers: Mapping[str, Any]) -> Tile:
-    other = _describe_baseline(numbers, "objects")
+    other = _describe_baseline(numbers, "error_per_pixel_of_each_object", "objects")
     return Tile(f"{numbers['error_per_pixel_of_each_object']:.4f}", "squared error per pixel, each object", other)
 
 
-def _describe_baseline(numbers: Mapping[str, Any], kind: str) -> str:
-    error = numbers.get("error_of_mean_image")
-    return "" if error is None else f"the mean of the other {kind} has {error:.4f}"
+def _describe_baseline(numbers: Mapping[str, Any], key: str, kind: str) -> str:
+    other = numbers.get("error_of_mean_image")
+    if other is None:
+        return ""
+    return f"the mean of the other {kind} has {other:.4f}: {compare_errors(numbers[key], other)}"
 
 
 def _tile_of_routing(numbers: Mapping[str, Any]) -> Tile:

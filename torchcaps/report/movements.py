@@ -33,6 +33,7 @@ def show_movements(given: GivenImages) -> Section:
         "images": count_nouns(len(answers.indices), "test image"),
         "objects": answers.objects,
         "multi_label": answers.multi_label,
+        "on_black": answers.ground.colour is not None and not bool(answers.ground.colour.any()),
         "summary": describe_movements(measured),
         "table": _make_table(measured),
         "blocks": blocks,

@@ -99,7 +99,7 @@ def explain(
     seed: int = 0,
     progress: StepProgress | None = None,
 ) -> Report:
-    """Measure a model, and write ``report.html``, ``numbers.json`` and ``pictures/``.
+    """Measure a model, and write ``report.html``, ``numbers.json`` and, of images, ``pictures/``.
 
     Args:
         model: any; one that is a :class:`~torchcaps.models.base.CapsuleModel` is looked into.
@@ -183,7 +183,7 @@ def _write(folder: Path, header: ReportHeader, sections: Sequence[Section], numb
     for name in list_pictures(folder) - set(numbers["pictures"]):
         (folder / PICTURES / name).unlink(missing_ok=True)
     write_json(folder / NUMBERS, numbers)
-    files = {"numbers": NUMBERS, "pictures": PICTURES, "version": __version__}
+    files = {"numbers": NUMBERS, "pictures": PICTURES if pictures else None, "version": __version__}
     write_text(folder / PAGE, render("report.html", header=header, sections=sections, **files))
     return folder / PAGE
 
