@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from benchmarks import matrix_capsnet
+from benchmarks import matrix_capsnet, shared_computer
 from benchmarks.viewpoints import matched_epochs
 
 
@@ -31,3 +31,14 @@ def test_networks_that_disagree_are_not_compared(monkeypatch):
     monkeypatch.setattr(matrix_capsnet, "network", network)
     with pytest.raises(SystemExit, match="disagree"):
         matrix_capsnet.check_agreement(1)
+
+
+def test_how_much_slower_is_by_medians_of_whole_commands():
+    cases = {
+        "alone": [10, 8, 9],
+        "beside a busy process": [12, 18, 50],
+        "beside a busy process that comes later": [27] * 3,
+    }
+    found = {case: [shared_computer.Training(s, {}) for s in seconds] for case, seconds in cases.items()}
+    rows = shared_computer.make_rows(found, "command")
+    assert [row[2] for row in rows] == ["9", "2", "3", "0"]

@@ -14,8 +14,8 @@ from collections.abc import Callable, MutableMapping
 from pathlib import Path
 from typing import NamedTuple
 
-WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "OMP_NUM_THREADS")
-"""Variables of the environment by which a user decides about threads; then nothing is decided here."""
+WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
+"""Variables of the environment by which a user says how threads wait; then nothing is decided here."""
 LOOKS, PAUSE = 7, 0.004
 
 

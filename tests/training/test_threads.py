@@ -78,7 +78,7 @@ def test_beside_another_program_there_are_fewer_threads_soon(epoch):
     assert step < 60
     assert machine.told == [
         "Other programs use this computer's processors: training goes on with 1 of 2 threads, 0.1 s a step instead of "
-        "0.5. training.threads decides otherwise."
+        "0.5. Give training.threads to decide yourself."
     ]
 
 
@@ -204,7 +204,7 @@ def test_threads_sleep_if_others_run_and_nobody_said_otherwise(monkeypatch):
         environment = {}
         assert wait_gently(environment) is shared
         assert environment == ({"OMP_WAIT_POLICY": "passive"} if shared else {})
-    for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "OMP_NUM_THREADS"):
+    for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):
         assert not wait_gently({name: "1"})
     monkeypatch.setattr(processors, "count_processors", lambda: 1)
     assert not wait_gently({})

@@ -137,7 +137,8 @@ class ThreadRule:
             self._set(best)
             self.tell(
                 f"Other programs use this computer's processors: training goes on with {best} of {self.most} threads, "
-                f"{typical[best]:.2g} s a step instead of {typical[self.most]:.2g}. training.threads decides otherwise."
+                f"{typical[best]:.2g} s a step instead of {typical[self.most]:.2g}. Give training.threads to decide "
+                "yourself."
             )
         else:
             self.set_threads(self.threads)
