@@ -245,12 +245,12 @@ def require_inside(folder: Path, *names: str) -> None:
 @contextmanager
 def make_folders(folder: Path) -> Iterator[Path]:
     """A folder and those above it; if what is done inside fails, the new ones that are still empty go away again."""
-    new = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
+        new = [place for place in (folder, *folder.parents) if not place.exists()]
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
         reason = "a file is in its place" if isinstance(error, FileExistsError) else getattr(error, "strerror", error)
-        raise FileError(f"the folder {folder} cannot be made: {reason}.") from error
+        raise FileError(f"the folder {make_printable(str(folder))} cannot be made: {reason}.") from error
     try:
         yield folder
     except BaseException:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -25,9 +26,10 @@ from torchcaps.data.memory import make_memory_dataset
 from torchcaps.data.options import IN_MEMORY, DataOptions
 from torchcaps.data.record import count_trained, read_record
 from torchcaps.data.registry import keep_own_options, list_datasets, make_dataset
-from torchcaps.errors import DataError
-from torchcaps.io import require_inside, write_json
+from torchcaps.errors import DataError, InputTypeError
+from torchcaps.io import make_printable, require_inside, write_json
 from torchcaps.models import Model
+from torchcaps.plain import shorten
 from torchcaps.pretrained import list_pretrained, weights_path
 from torchcaps.progress import Progress, silent
 from torchcaps.training.balance import describe_unanswered
@@ -108,7 +110,10 @@ class Run:
 
     def to(self, device: Device) -> Run:
         """The same run with its model on a device."""
-        self.model.to(device)
+        try:
+            self.model.to(torch.device("cpu" if device is None else device))
+        except (AssertionError, RuntimeError, TypeError) as error:  # torch's of what is no device, or not here
+            raise RunError(f"{device!r} is no device that torch can use here; cpu always is.", "device") from error
         return self
 
     def predict(self, inputs: Any, progress: Progress = silent) -> list[Prediction]:
@@ -339,7 +344,7 @@ class Run:
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the weights, and the recipe if there is one, into a folder that :func:`load` opens."""
-        place = new_run_folder(self.spec.name, os.fspath(folder))
+        place = new_run_folder(self.spec.name, _require_path("folder", folder))
         if self.recipe is not None:
             write_recipe(place, self.recipe)
         if self.folder is not None and (record := read_record(self.folder)) is not None:
@@ -356,19 +361,27 @@ def load(source: str | os.PathLike[str], device: Device = None) -> Run:
             (:func:`torchcaps.list_pretrained`).
         device: for its model; not given: the CPU.
     """
-    path = Path(source)
+    path = Path(_require_path("source", source))
     if os.fspath(source) in list_pretrained() and not is_run_folder(path):
         path = weights_path(os.fspath(source))
     if not os.path.lexists(path):
-        near = difflib.get_close_matches(os.fspath(source), list_pretrained(), n=1)
+        near = difflib.get_close_matches(str(path), list_pretrained(), n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         shipped = ", ".join(list_pretrained())
         raise RunError(
-            f"{os.fspath(source):.200} is not a run folder nor a weights file: it is not there.{hint} "
+            f"{make_printable(os.fspath(source)):.200} is not a run folder nor a weights file: it is not there.{hint} "
             f"Shipped models: {shipped}."
         )
     run = _open(path)
     return run if device is None else run.to(device)
+
+
+def _require_path(name: str, value: object) -> str:
+    """A path, or a name, as a text."""
+    path = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if not isinstance(path, str):
+        raise InputTypeError(f"{name} must be a path or a name, got {shorten(value)}.", option=name)
+    return path
 
 
 def _open(path: Path, dataset: Dataset | None = None) -> Run:
@@ -412,6 +425,8 @@ def fit(
     """
     from torchcaps.training.fit import train
 
+    if not isinstance(overrides, (Mapping, NoneType)) or not all(isinstance(key, str) for key in overrides or ()):
+        raise InputTypeError(f"overrides must be keys with values, got {shorten(overrides)}.", option="overrides")
     changes: dict[str, Any] = dict(overrides or {})
     if isinstance(data, (str, os.PathLike)):
         if test is not None:

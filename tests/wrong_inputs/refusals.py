@@ -23,6 +23,8 @@ OF_PYTHON = re.compile(
     r"\b(int|str|dict|float|tuple|bool) object\b|\bNone\b|\bTrue\b|\bFalse\b|got an unexpected|must be real number|"
     r"PytorchStreamReader|zip archive|pickle\.|Unpickl|weights_only|CUDA error|\[enforce fail|site-packages|\.py\b"
 )
+TO_PYTHON = re.compile(re.sub(r"NoneType\||\|\\bNone\\b\|\\bTrue\\b\|\\bFalse\\b", "", OF_PYTHON.pattern))
+"""The same where somebody who writes Python is spoken to."""
 OPTION = re.compile(r"(?<![\w-])--?[a-z][\w.-]*[\w]")
 FREE = ("--data.options.", "--model.options.")
 
@@ -51,7 +53,7 @@ def list_unknown_options(message: str, command: str | None) -> list[str]:
     return strange
 
 
-def assert_refusal(message: str, command: str | None = None) -> None:
+def assert_refusal(message: str, command: str | None = None, words: re.Pattern[str] = OF_PYTHON) -> None:
     """A refusal as somebody is to read it; without the name of the program."""
     assert message.strip() == message, repr(message)
     assert message, "nothing was said"
@@ -59,7 +61,7 @@ def assert_refusal(message: str, command: str | None = None) -> None:
     assert len(message) <= MOST_LETTERS, f"{len(message)} letters: {message}"
     assert message.endswith((".", "?", ")", "…")), message
     assert len(re.findall(r"[.?!](?= [A-Z`]|$)", message)) <= MOST_SENTENCES, message
-    assert not OF_PYTHON.search(message), f"{OF_PYTHON.search(message)[0]!r} in: {message}"
+    assert not words.search(message), f"{words.search(message)[0]!r} in: {message}"
     assert not any(ord(letter) < 32 or ord(letter) == 127 for letter in message), repr(message)
     assert list_unknown_options(message, command) == [], message
 

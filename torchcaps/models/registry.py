@@ -73,6 +73,9 @@ def _make(factory: ModelFactory, config: ModelConfig, *more: Any, **options: Any
 
 def _check_plain_options(factory: ModelFactory, options: Mapping[str, Any]) -> None:
     """Refuse a text, a list or the like for an option that is a truth value or a number: a text would count as true."""
+    for name, value in options.items():
+        if name.endswith("dropout") and isinstance(value, (int, float)) and not 0 <= value < 1:
+            raise InputError(f"{name} is a share, at least 0 and below 1; got {value!r}.", option=name)
     try:
         hints = get_type_hints(factory)
     except (NameError, TypeError):  # a user's own, with types that cannot be looked up

@@ -67,14 +67,16 @@ def new_run_folder(name: str, wanted: str | None = None) -> Path:
                 number += 1
     except OSError as error:
         raise RunError(f"the run folder {error.filename} cannot be made: {error.strerror}.") from error
+    except ValueError as error:  # a NUL in a name
+        raise RunError(f"{wanted!r} is no name of a folder: {error}.", option="output") from None
 
 
 @contextmanager
 def begin_run(name: str, wanted: str | None = None) -> Iterator[Path]:
     """A new folder as :func:`new_run_folder` makes it; it goes away again if a training in it does not even begin."""
     place = Path(wanted) if wanted is not None and wanted.strip() else Path("runs", name)
-    kept = wanted is not None and place.is_dir()  # somebody made it before
     with make_folders(place.parent):
+        kept = wanted is not None and place.is_dir()  # somebody made it before
         folder = new_run_folder(name, wanted)
         try:
             yield folder
