@@ -58,7 +58,6 @@ def test_every_command_has_help_with_examples(command, capsys):
         (["train", "--data.name", "no/where"], "no such folder"),
         (["train", "--model.name", "capsnt"], "Did you mean 'capsnet'"),
         (["train", "--model.options.routng", "em"], "Did you mean 'routing'"),
-        (["train", "--training.batch_size", "100000"], "larger than the"),
         (["train", "--loss.kind", "spread", "--data.name", "multi-mnist"], "one class index per image"),
         (["train", "--training.accelerator", "gpu"], "gpu"),
         (

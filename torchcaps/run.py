@@ -35,6 +35,7 @@ from torchcaps.training.recipe import Recipe
 from torchcaps.training.recipes import recipe_from_file
 from torchcaps.training.recording import list_items, open_split
 from torchcaps.training.runs import (
+    EVALUATION,
     WEIGHTS,
     begin_run,
     has_recipe,
@@ -194,7 +195,7 @@ class Run:
         own = data is None and data_dir is None and crops is None
         if self.folder is not None and own and split == "test" and not new_items:
             try:
-                write_text(self.folder / "evaluation.json", json.dumps(result, indent=2) + "\n")
+                write_text(self.folder / EVALUATION, json.dumps(result, indent=2) + "\n")
             except OSError as error:
                 if notice:
                     notice(f"The result could not be kept in {self.folder}: {error.strerror}.")

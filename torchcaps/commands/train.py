@@ -118,7 +118,7 @@ def _make_recipe(arguments: argparse.Namespace) -> tuple[Recipe, str]:
 
 
 def _train(arguments: argparse.Namespace, recipe: Recipe, name: str) -> int:
-    from torchcaps.training.fit import is_first_process
+    from torchcaps.training.trainers import is_first_process
 
     try:
         with user_errors(spell_keys), _open_folder(arguments, name) as folder:
@@ -130,8 +130,9 @@ def _train(arguments: argparse.Namespace, recipe: Recipe, name: str) -> int:
 def _train_and_tell(arguments: argparse.Namespace, recipe: Recipe, folder: Path) -> int:
     from torchcaps.training.callbacks import TrainingStopped
     from torchcaps.training.checkpoints import Interrupted
-    from torchcaps.training.fit import is_first_process, train
+    from torchcaps.training.fit import train
     from torchcaps.training.runs import CHECKPOINT
+    from torchcaps.training.trainers import is_first_process
 
     resume = arguments.resume is not None and (folder / CHECKPOINT).is_file()
     tell = None if arguments.json else say
@@ -169,7 +170,7 @@ def _tell(arguments: argparse.Namespace, folder: Path, summary: dict[str, Any]) 
 @contextmanager
 def _open_folder(arguments: argparse.Namespace, name: str) -> Iterator[Path]:
     """The run folder; processes that the first one starts are told by the environment."""
-    from torchcaps.training.fit import is_first_process
+    from torchcaps.training.trainers import is_first_process
     from torchcaps.training.runs import begin_run
 
     if arguments.resume:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import logging
-import os
-import sys
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,91 +14,42 @@ from torch import Tensor, nn
 from torchcaps.data.batches import TrainingBatches
 from torchcaps.data.dataset import Dataset, Files
 from torchcaps.data.files import print_progress
+from torchcaps.data.images import Source
 from torchcaps.data.record import SplitRecord
 from torchcaps.data.registry import make_dataset
 from torchcaps.extras import comes_with_an_extra
-from torchcaps.io import write_text
 from torchcaps.machine import WeightLimit, free_memory
 from torchcaps.models.cnn import parameter_count
+from torchcaps.training.bars import Bar, ProgressLines, TimeLeft
 from torchcaps.training.callbacks import EpochLog, InverseTemperature, MarginSchedule, RunningMean, StopOnNonFinite
-from torchcaps.training.checkpoints import Checkpoints, WholeFiles, read_checkpoint, restore_signals
+from torchcaps.training.checkpoints import Checkpoints, restore_signals
 from torchcaps.training.errors import RunError
 from torchcaps.training.lock import locked
 from torchcaps.training.module import CapsuleModule
 from torchcaps.training.recipe import Recipe
 from torchcaps.training.recording import record_split, resume_split, settle_paths
+from torchcaps.training.resuming import NOT_OF_A_TRAINING, TakenUp
 from torchcaps.training.runs import (
     CHECKPOINT,
-    TENSORBOARD,
+    EVALUATION,
+    read_run_recipe,
     remove_leftovers,
     require_own_files,
     write_recipe,
     write_versions,
 )
 from torchcaps.training.specs import ModelSpec
-from torchcaps.training.tasks import Prepared, task_of
+from torchcaps.training.stopping import EarlyStop
+from torchcaps.training.summaries import SUMMARY, make_summary, write_summary
+from torchcaps.training.tasks import Prepared, Task, task_of
+from torchcaps.training.trainers import follow_torchrun, is_first_process, make_trainer, silence_lightning
 
 with comes_with_an_extra():
     import pytorch_lightning as pl
     from lightning_fabric.utilities.exceptions import MisconfigurationException
-    from pytorch_lightning.callbacks import TQDMProgressBar
-    from pytorch_lightning.callbacks.progress.tqdm_progress import Tqdm
-    from pytorch_lightning.loggers import TensorBoardLogger
     from tqdm import tqdm
 
 Say = Callable[[str], None]
-REPORTED = ("train_loss", "train_accuracy", "val_loss", "val_accuracy")
-
-
-def is_first_process() -> bool:
-    """Whether this process is the one that writes and speaks."""
-    return all(int(os.environ.get(name, 0)) == 0 for name in ("RANK", "LOCAL_RANK", "SLURM_PROCID"))
-
-
-def _follow_torchrun(recipe: Recipe) -> None:
-    """Under torchrun the number of processes is what it has started."""
-    if "TORCHELASTIC_RUN_ID" in os.environ:
-        here, all_of_them = int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["WORLD_SIZE"])
-        recipe.training.devices, recipe.training.nodes = here, all_of_them // here
-
-
-class Bar(TQDMProgressBar):
-    """A bar for the training steps alone, on stderr; epochs are lines above it."""
-
-    def init_train_tqdm(self) -> Tqdm:
-        """As Lightning's, which writes to stdout: there are the numbers, and they may go to a file."""
-        return Tqdm(
-            desc=self.train_description, position=2 * self.process_position, disable=self.is_disabled, leave=True,
-            dynamic_ncols=True, file=sys.stderr, smoothing=0, bar_format=self.BAR_FORMAT,
-        )  # fmt: skip
-
-    def init_validation_tqdm(self) -> Tqdm:
-        """Validation is short."""
-        return Tqdm(disable=True, file=sys.stderr)
-
-    def on_train_epoch_start(self, trainer: pl.Trainer, *_: Any) -> None:
-        """Count from one, as the lines do."""
-        super().on_train_epoch_start(trainer)
-        self.train_progress_bar.set_description(f"epoch {trainer.current_epoch + 1}/{trainer.max_epochs}")
-
-
-def _quiet() -> None:
-    """Lightning's advice on loaders and devices does not apply here."""
-    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
-    logging.getLogger("lightning_fabric").setLevel(logging.ERROR)
-    warnings.filterwarnings("ignore", module="pytorch_lightning")
-    warnings.filterwarnings("ignore", module="lightning_fabric")
-
-
-def _make_callbacks(recipe: Recipe, checkpoints: Checkpoints, log: EpochLog, bar: bool) -> list[pl.Callback]:
-    callbacks: list[pl.Callback] = [StopOnNonFinite(checkpoints.folder)]
-    if recipe.loss.margin_schedule != "constant":
-        callbacks.append(MarginSchedule(recipe.loss.margin_schedule))
-    callbacks += [part for part in (checkpoints.temperature, checkpoints.mean) if part is not None]
-    callbacks += [log, checkpoints]  # in this order: what the log and the mean know belongs into the checkpoint
-    if bar:
-        callbacks.append(Bar(refresh_rate=5, leave=False))
-    return callbacks
 
 
 def train(
@@ -131,8 +78,8 @@ def train(
         record: which items of one's own data are in which split; not given: they are cut, or were when it began.
         changed_data: resume although the data is not what it was, with the items that are still there.
     """
-    _quiet()
-    _follow_torchrun(recipe)
+    silence_lightning()
+    follow_torchrun(recipe)
     recipe = settle_paths(recipe)
     data = make_dataset(recipe.data) if dataset is None else dataset
     first = is_first_process()
@@ -157,27 +104,24 @@ def _train(
     task_class = task_of(dataset)
     task_class.check_model(recipe.model.name, recipe.data.name)
     prepared = task_class.prepare(recipe, dataset, files)
+    if not resume:
+        recipe = fit_batch_size(recipe, prepared.train, say)
+    _require_validation(recipe, prepared)
     task, source, validation, _ = prepared
-    if recipe.training.keep == "best" and validation is None:
-        raise RunError(
-            f"training.keep=best: none of the {source.kind} is kept aside. Raise data.validation.", "data.validation"
-        )
     spec, model = _make_first_model(recipe, prepared)
     if start is not None:
         model.load_state_dict(start)
     module = CapsuleModule(model, recipe, source, validation)
-    training = recipe.training
-    _try_one_batch(module, TrainingBatches(source, training.batch_size, 0, world=training.devices * training.nodes))
+    _try_one_batch(module, source)
+    log, checkpoints, own = _make_callbacks(recipe, folder, spec, say, bar)
     if resume:
-        if task.read_files(folder) != task:  # another order of token ids would be another model
-            raise RunError(
-                f"the words in {folder} are not those of the training texts, so the model would be another one: has "
-                "the data changed since? Put it back, or train a new run."
-            )
-        _check_checkpoint(folder / CHECKPOINT, module)
+        taken_up = _take_up(folder, recipe, module, task)
+        if taken_up.over:
+            return _end_again(taken_up, checkpoints, say)
         if first:
             remove_leftovers(folder)
-            write_recipe(folder, recipe)  # its data may have moved
+            write_recipe(folder, recipe)  # its data may have moved, and it may have got more epochs
+            (folder / EVALUATION).unlink(missing_ok=True)  # it is of weights that are about to change
     elif first:
         record = record_split(dataset, source, validation, files)
         write_recipe(folder, recipe)
@@ -185,37 +129,123 @@ def _train(
             record.write(folder)
         write_versions(folder)
         task.write_files(folder)
-    mean = RunningMean(recipe.optimizer.ema) if recipe.optimizer.ema else None
-    temperature = InverseTemperature(training.inverse_temperature) if training.inverse_temperature else None
-    log = EpochLog(folder, tqdm.write if bar and say else say)
-    best_of = log if training.keep == "best" else None
-    checkpoints = Checkpoints(folder, training.checkpoint_every, spec, mean, temperature, best_of)
-    all_callbacks = [*_make_callbacks(recipe, checkpoints, log, bar and first), *callbacks]
-    try:
-        trainer = _make_trainer(recipe, folder, all_callbacks, bar and first)
-    except MisconfigurationException as error:
-        raise RunError(str(error).split("\n")[0]) from error
     if say:
         kept = f", {len(validation)} to validate" if validation is not None else ""
         say(
             f"{spec.name}, {parameter_count(module.model):,} parameters; {len(source)} {source.kind} to train on{kept}."
         )
-    path = folder / CHECKPOINT if resume else None
     started = time.perf_counter()
     try:
+        trainer = make_trainer(recipe, folder, [*own, *callbacks], bar and first, say)
         with restore_signals():
-            trainer.fit(module, ckpt_path=path, weights_only=True)
+            trainer.fit(module, ckpt_path=folder / CHECKPOINT if resume else None, weights_only=True)
     except OSError as error:
         if error.filename is None and error.errno is None:
             raise
         raise RunError(f"{error.filename or folder} cannot be written: {error.strerror}.") from error
     except MisconfigurationException as error:
         raise RunError(str(error).split("\n")[0]) from error
-    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+    except NOT_OF_A_TRAINING as error:
         if resume and not checkpoints.started:  # by what is in the checkpoint beside the weights
             raise RunError(f"the checkpoint in {folder} cannot be resumed: {str(error)[:200]}.") from error
         raise
-    return _finish(recipe, folder, module, log, time.perf_counter() - started, trainer.is_global_zero)
+    summary = make_summary(recipe, module, log, time.perf_counter() - started)
+    if trainer.is_global_zero:
+        write_summary(folder, summary)
+    return summary
+
+
+def fit_batch_size(recipe: Recipe, source: Source, say: Say | None = None) -> Recipe:
+    """The recipe with a batch that a small set can fill: of one that is larger than the set a quarter is taken.
+
+    So there are four steps in an epoch, from which more is learned than from one. Fewer than two items are no batch for
+    a normalisation, and every process must have as many.
+
+    Args:
+        recipe: with any batch size.
+        source: what to train on.
+        say: told of another one.
+    """
+    training, count = recipe.training, len(source)
+    processes = training.devices * training.nodes
+    if training.batch_size <= count:
+        return recipe
+    quarter = max(count // 4, min(2, count), processes)
+    size = quarter - quarter % processes
+    if size > count:  # fewer items than processes, which is refused where batches are made
+        return recipe
+    if say:
+        say(
+            f"A batch of {training.batch_size:,} is larger than the {count:,} {source.kind} to train on: it is made "
+            f"{size:,}."
+        )
+    return replace(recipe, training=replace(training, batch_size=size))
+
+
+def _require_validation(recipe: Recipe, prepared: Prepared) -> None:
+    """Refuse to choose or to stop by what is watched, if nothing is left to watch."""
+    training = recipe.training
+    asked = "training.keep=best" if training.keep == "best" else "training.patience" if training.patience else None
+    if asked is not None and prepared.validation is None:
+        raise RunError(
+            f"{asked}: none of the {prepared.train.kind} is kept aside. Raise data.validation.", "data.validation"
+        )
+
+
+def _make_callbacks(
+    recipe: Recipe, folder: Path, spec: ModelSpec, say: Say | None, bar: bool
+) -> tuple[EpochLog, Checkpoints, list[pl.Callback]]:
+    """What keeps the rows, what writes files, and all of them in their order."""
+    training = recipe.training
+    mean = RunningMean(recipe.optimizer.ema) if recipe.optimizer.ema else None
+    temperature = InverseTemperature(training.inverse_temperature) if training.inverse_temperature else None
+    tell = tqdm.write if bar and say else say
+    left = TimeLeft(may_stop=training.patience is not None)
+    log = EpochLog(folder, tell, left.describe)
+    checkpoints = Checkpoints(
+        folder, training.checkpoint_every, spec, mean, temperature, log if training.keep == "best" else None
+    )
+    callbacks: list[pl.Callback] = [StopOnNonFinite(folder), left]
+    if recipe.loss.margin_schedule != "constant":
+        callbacks.append(MarginSchedule(recipe.loss.margin_schedule))
+    callbacks += [part for part in (temperature, mean) if part is not None]
+    callbacks.append(log)
+    if training.patience is not None:
+        callbacks.append(EarlyStop(log, training, tell))
+    callbacks.append(checkpoints)  # after them: what the log and the mean know belongs into the checkpoint
+    if bar and is_first_process():
+        callbacks.append(Bar(left))
+    elif say:
+        callbacks.append(ProgressLines(say, left))
+    return log, checkpoints, callbacks
+
+
+def _take_up(folder: Path, recipe: Recipe, module: CapsuleModule, task: Task) -> TakenUp:
+    """A run as its checkpoint has it, if it is the same model."""
+    if task.read_files(folder) != task:  # another order of token ids would be another model
+        raise RunError(
+            f"the words in {folder} are not those of the training texts, so the model would be another one: has "
+            "the data changed since? Put it back, or train a new run."
+        )
+    return TakenUp(folder, recipe, module)
+
+
+def _end_again(taken_up: TakenUp, checkpoints: Checkpoints, say: Say | None) -> dict[str, Any]:
+    """Leave a run that is over as it is, with all that belongs to it."""
+    folder, planned = taken_up.folder, read_run_recipe(taken_up.folder)
+    recipe = replace(taken_up.recipe, training=planned.training)  # its data may have moved
+    summary = make_summary(recipe, taken_up.module, taken_up.log, 0.0)
+    if is_first_process():
+        remove_leftovers(folder)
+        restored = taken_up.restore_weights(checkpoints)
+        write_recipe(folder, recipe)
+        if restored or not (folder / SUMMARY).is_file():
+            write_summary(folder, summary)
+        if say:
+            say(taken_up.describe_end())
+            if restored:
+                say("Its weights were gone: they are written again, from its checkpoint.")
+    return summary
 
 
 def _make_first_model(recipe: Recipe, prepared: Prepared) -> tuple[ModelSpec, nn.Module]:
@@ -244,88 +274,12 @@ def _weight_limit() -> WeightLimit:
     return WeightLimit(most, refuse)
 
 
-def _try_one_batch(module: CapsuleModule, batches: TrainingBatches) -> None:
-    """Let model and loss refuse what does not fit together, before anything is written."""
-    batch = batches.source.batch(torch.arange(2), 0)
+def _try_one_batch(module: CapsuleModule, source: Source) -> None:
+    """Let model, loss and batch size refuse what does not fit together, before anything is written."""
+    training = module.recipe.training
+    TrainingBatches(source, training.batch_size, 0, world=training.devices * training.nodes)
+    batch = source.batch(torch.arange(min(2, len(source))), 0)
     module.eval()
     with torch.no_grad():
         module.loss(module.model(batch.inputs, batch.labels), batch.labels, batch.targets)
     module.train()
-
-
-def _check_checkpoint(path: Path, module: CapsuleModule) -> None:
-    """Refuse a checkpoint that is damaged, holds code, or is of another model."""
-    checkpoint = read_checkpoint(path)
-    expected = {name: value.shape for name, value in module.state_dict().items()}
-    other = RunError(f"the checkpoint {path} is of another model than the recipe's {module.recipe.model.name!r}.")
-    try:
-        if {name: value.shape for name, value in checkpoint["state_dict"].items()} != expected:
-            raise other
-        shapes = [parameter.shape for parameter in module.parameters()]
-        for index, state in checkpoint["optimizer_states"][0]["state"].items():
-            if any(value.shape not in ((), shapes[index]) for value in state.values()):
-                raise other
-    except (AttributeError, LookupError, TypeError) as error:
-        raise RunError(f"the checkpoint {path} is not of a training: {str(error)[:100]}.") from error
-
-
-def _make_trainer(recipe: Recipe, folder: Path, callbacks: list[pl.Callback], bar: bool) -> pl.Trainer:
-    training = recipe.training
-    several = training.devices * training.nodes > 1
-    idle_decoder = recipe.loss.reconstruction_scale == 0  # DDP must be told of parameters without gradients
-    accelerator = training.accelerator
-    if accelerator == "auto":
-        accelerator = "gpu" if torch.cuda.is_available() else "cpu"
-    return pl.Trainer(
-        accelerator=accelerator,
-        devices=training.devices,
-        num_nodes=training.nodes,
-        strategy=("ddp_find_unused_parameters_true" if idle_decoder else "ddp") if several else "auto",
-        precision=training.precision,  # type: ignore[arg-type]
-        max_epochs=training.epochs,
-        gradient_clip_val=recipe.optimizer.clip,
-        callbacks=callbacks,
-        plugins=[WholeFiles()],
-        logger=TensorBoardLogger(folder, name=TENSORBOARD, version=""),
-        enable_checkpointing=False,
-        enable_model_summary=False,
-        enable_progress_bar=bar,
-        num_sanity_val_steps=0,
-        use_distributed_sampler=False,
-        log_every_n_steps=10,
-        default_root_dir=folder,
-    )
-
-
-def measure_peak_memory() -> float | None:
-    """The most memory that this process has held; None where the system does not tell."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return round(peak / (2**30 if sys.platform == "darwin" else 2**20), 3)
-
-
-def _finish(
-    recipe: Recipe, folder: Path, module: CapsuleModule, log: EpochLog, seconds: float, first: bool
-) -> dict[str, Any]:
-    last = log.rows[-1] if log.rows else {}
-    kept = log.rows[log.best_epoch()] if log.rows and recipe.training.keep == "best" else last
-    training_seconds = sum(row["seconds"] for row in log.rows)
-    seen = len(log.rows) * (len(module.train_source) // recipe.training.batch_size) * recipe.training.batch_size
-    summary = {
-        "model": recipe.model.name,
-        "parameters": parameter_count(module.model),
-        "epochs": len(log.rows),
-        **({"kept_epoch": log.best_epoch() + 1} if recipe.training.keep == "best" and log.rows else {}),
-        "steps": int(last.get("step", 0)),
-        **{key: kept[key] for key in REPORTED if key in kept},
-        "training_seconds": round(training_seconds, 1),
-        f"{module.train_source.kind}_per_second": round(seen / training_seconds, 1) if training_seconds else None,
-        "wall_seconds_of_this_session": round(seconds, 1),
-        "peak_memory_gb": measure_peak_memory(),
-    }
-    if first:
-        write_text(folder / "summary.json", json.dumps(summary, indent=2) + "\n")
-    return summary

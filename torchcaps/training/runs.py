@@ -40,7 +40,7 @@ from torchcaps.training.specs import ModelSpec
 from torchcaps.training.tasks.text import VOCABULARY
 
 RECIPE, WEIGHTS, CHECKPOINT, METRICS = "recipe.yaml", "weights.safetensors", "checkpoint.ckpt", "metrics.csv"
-TENSORBOARD = "tensorboard"
+TENSORBOARD, EVALUATION = "tensorboard", "evaluation.json"
 OWN_FILES = (RECIPE, WEIGHTS, CHECKPOINT, METRICS, VOCABULARY, RECORD)
 """That a training writes and reads again."""
 
