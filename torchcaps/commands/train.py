@@ -170,8 +170,8 @@ def _tell(arguments: argparse.Namespace, folder: Path, summary: dict[str, Any]) 
 @contextmanager
 def _open_folder(arguments: argparse.Namespace, name: str) -> Iterator[Path]:
     """The run folder; processes that the first one starts are told by the environment."""
-    from torchcaps.training.trainers import is_first_process
     from torchcaps.training.runs import begin_run
+    from torchcaps.training.trainers import is_first_process
 
     if arguments.resume:
         yield Path(arguments.resume)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from torchcaps.data.batches import TrainingBatches
 from torchcaps.data.dataset import Dataset, Files
@@ -17,6 +17,7 @@ from torchcaps.data.files import print_progress
 from torchcaps.data.images import Source
 from torchcaps.data.record import SplitRecord
 from torchcaps.data.registry import make_dataset
+from torchcaps.errors import DataError
 from torchcaps.extras import comes_with_an_extra
 from torchcaps.machine import WeightLimit, free_memory
 from torchcaps.models.cnn import parameter_count
@@ -39,6 +40,7 @@ from torchcaps.training.runs import (
     write_versions,
 )
 from torchcaps.training.specs import ModelSpec
+from torchcaps.training.starting import Start, keep_split, match_inputs
 from torchcaps.training.stopping import EarlyStop
 from torchcaps.training.summaries import SUMMARY, make_summary, write_summary
 from torchcaps.training.tasks import Prepared, Task, task_of
@@ -60,7 +62,7 @@ def train(
     bar: bool = False,
     callbacks: Sequence[pl.Callback] = (),
     dataset: Dataset | None = None,
-    start: Mapping[str, Tensor] | None = None,
+    start: Start | None = None,
     record: SplitRecord | None = None,
     changed_data: bool = False,
 ) -> dict[str, Any]:
@@ -74,14 +76,23 @@ def train(
         bar: show a progress bar.
         callbacks: of Lightning, beside the trainer's own.
         dataset: what to train on; not given: what the recipe names.
-        start: weights to begin with; not given: those that the recipe's seed draws.
+        start: a trained model to begin with; not given: the weights that the recipe's seed draws.
         record: which items of one's own data are in which split; not given: they are cut, or were when it began.
         changed_data: resume although the data is not what it was, with the items that are still there.
     """
     silence_lightning()
     follow_torchrun(recipe)
-    recipe = settle_paths(recipe)
-    data = make_dataset(recipe.data) if dataset is None else dataset
+    try:
+        recipe = settle_paths(recipe)
+        data = make_dataset(recipe.data) if dataset is None else dataset
+    except DataError as error:
+        if resume and error.option == "data.name":
+            raise RunError(
+                f"{error} If the run's data was moved, give its new place as data.name.", error.option
+            ) from error
+        raise
+    if start is not None and record is None:
+        record = keep_split(start, recipe, data)
     first = is_first_process()
     tell = say if first else None
     files = Files(recipe.data.dir, recipe.data.download, print_progress, tell, record)
@@ -96,7 +107,7 @@ def train(
 
 def _train(
     recipe: Recipe, folder: Path, resume: bool, say: Say | None, bar: bool, callbacks: Sequence[pl.Callback],
-    dataset: Dataset, start: Mapping[str, Tensor] | None, files: Files,
+    dataset: Dataset, start: Start | None, files: Files,
 ) -> dict[str, Any]:  # fmt: skip
     first = is_first_process()
     if recipe.training.threads:
@@ -104,13 +115,14 @@ def _train(
     task_class = task_of(dataset)
     task_class.check_model(recipe.model.name, recipe.data.name)
     prepared = task_class.prepare(recipe, dataset, files)
+    if start is not None:
+        recipe, prepared = match_inputs(start, recipe, prepared, dataset, files, say)
     if not resume:
         recipe = fit_batch_size(recipe, prepared.train, say)
     _require_validation(recipe, prepared)
     task, source, validation, _ = prepared
     spec, model = _make_first_model(recipe, prepared)
-    if start is not None:
-        model.load_state_dict(start)
+    taken = None if start is None else start.give(model, spec)
     module = CapsuleModule(model, recipe, source, validation)
     _try_one_batch(module, source)
     log, checkpoints, own = _make_callbacks(recipe, folder, spec, say, bar)
@@ -123,7 +135,8 @@ def _train(
             write_recipe(folder, recipe)  # its data may have moved, and it may have got more epochs
             (folder / EVALUATION).unlink(missing_ok=True)  # it is of weights that are about to change
     elif first:
-        record = record_split(dataset, source, validation, files)
+        before = frozenset() if start is None or start.record is None else start.record.trained
+        record = record_split(dataset, source, validation, files, before)
         write_recipe(folder, recipe)
         if record is not None:
             record.write(folder)
@@ -134,6 +147,8 @@ def _train(
         say(
             f"{spec.name}, {parameter_count(module.model):,} parameters; {len(source)} {source.kind} to train on{kept}."
         )
+        if taken is not None:
+            say(taken)
     started = time.perf_counter()
     try:
         trainer = make_trainer(recipe, folder, [*own, *callbacks], bar and first, say)

@@ -54,6 +54,9 @@ RENAMED = {
 }
 """Keys that had another name in 0.1: the present one, and the value that said nothing."""
 
+DEFAULT_RECIPES = {"images": "quickstart", "texts": "text"}
+"""By which data of a kind is trained on if no recipe is named."""
+
 Notice = Callable[[str], None]
 
 

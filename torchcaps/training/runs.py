@@ -17,9 +17,10 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from torchcaps.data.options import IN_MEMORY, DataOptions
 from torchcaps.data.record import RECORD
+from torchcaps.data.registry import list_datasets
 from torchcaps.errors import FileError, TorchcapsError
 from torchcaps.extras import comes_with_an_extra
 from torchcaps.io import require_inside, require_regular, write_bytes, write_text
@@ -41,8 +44,25 @@ from torchcaps.training.tasks.text import VOCABULARY
 
 RECIPE, WEIGHTS, CHECKPOINT, METRICS = "recipe.yaml", "weights.safetensors", "checkpoint.ckpt", "metrics.csv"
 TENSORBOARD, EVALUATION = "tensorboard", "evaluation.json"
+MOST_LETTERS = 80
+"""Of a run's name that comes from its data."""
 OWN_FILES = (RECIPE, WEIGHTS, CHECKPOINT, METRICS, VOCABULARY, RECORD)
 """That a training writes and reads again."""
+
+
+def name_run(recipe: str, data: str, own: str | None = None) -> str:
+    """What the folder of a run is called: after its data, or after its recipe if that is what the recipe is about.
+
+    Args:
+        recipe: its name.
+        data: name or path of what it is trained on.
+        own: data that the recipe itself names; not given: the default.
+    """
+    if data in (own or DataOptions().name, IN_MEMORY):
+        return recipe
+    path = Path(os.path.abspath(data))
+    name = data if data in list_datasets() else path.name if path.is_dir() else path.stem
+    return re.sub(r"[^\w.-]+", "-", name).strip("-.")[:MOST_LETTERS] or recipe
 
 
 def new_run_folder(name: str, wanted: str | None = None) -> Path:
@@ -72,14 +92,35 @@ def new_run_folder(name: str, wanted: str | None = None) -> Path:
 
 @contextmanager
 def begin_run(name: str, wanted: str | None = None) -> Iterator[Path]:
-    """A new folder as :func:`new_run_folder` makes it; it goes away again if a training in it does not even begin."""
-    folder = new_run_folder(name, wanted)
+    """A new folder as :func:`new_run_folder` makes it.
+
+    If a training in it does not even begin, it goes away again, and so do the folders around it that were made for it.
+    """
+    place = Path("runs" if wanted is None else wanted or ".")
+    missing = [path for path in (place, *place.parents) if not os.path.lexists(path)]  # the inner ones first
     try:
-        yield folder
+        folder = new_run_folder(name, wanted)
+        try:
+            yield folder
+        except BaseException:
+            if not (folder / TENSORBOARD).exists():
+                _remove_attempt(folder, whole=folder in missing or wanted is None)
+            raise
     except BaseException:
-        if not (folder / TENSORBOARD).exists():
-            shutil.rmtree(folder, ignore_errors=True)
+        for path in missing:
+            with suppress(OSError):  # it is not there, or another run is in it by now
+                path.rmdir()
         raise
+
+
+def _remove_attempt(folder: Path, whole: bool) -> None:
+    """Delete what a training that did not begin has written; a folder that was there, empty, stays."""
+    if whole:
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    for path in folder.iterdir():
+        with suppress(OSError):
+            path.unlink()
 
 
 def _is_left_by_the_dead(name: str) -> bool:
@@ -241,10 +282,29 @@ def is_run_folder(path: Path) -> bool:
 
 
 def read_run_recipe(folder: str | os.PathLike[str], overrides: Mapping[str, Any] | None = None) -> Recipe:
-    """The recipe of a run folder; ``overrides`` as in :func:`~torchcaps.training.recipes.recipe_from_values`."""
+    """The recipe of a run folder; ``overrides`` as in :func:`~torchcaps.training.recipes.recipe_from_values`.
+
+    Version 0.1 kept the paths of one's own data as they were given. One that does not lead anywhere from the working
+    directory is looked for from the run's folder and from the two above it: of ``runs/NAME-n`` the upper is the one in
+    which it was trained.
+    """
     from torchcaps.training.recipes import recipe_from_file
 
     path = _require_own_file(Path(folder), RECIPE)
     if not path.is_file():
         raise RunError(f"{folder} is not a run folder: it has no {RECIPE}.")
-    return recipe_from_file(path, overrides)
+    recipe, given = recipe_from_file(path, overrides), overrides or {}
+    for section, key in (("data", "name"), ("data", "dir"), ("text", "vectors")):
+        options = getattr(recipe, section)
+        if f"{section}.{key}" not in given:
+            setattr(options, key, _find_again(getattr(options, key), Path(folder)))
+    return recipe
+
+
+def _find_again(name: str | None, folder: Path) -> str | None:
+    """A path that is relative to a run's folder, or to one above it, in full; anything else as it is."""
+    if name is None or os.path.isabs(name) or os.path.lexists(name) or name in (IN_MEMORY, *list_datasets()):
+        return name
+    here = Path(os.path.abspath(folder))
+    places = [place / name for place in (here, here.parent, here.parent.parent)]
+    return next((str(place) for place in places if os.path.lexists(place)), name)
