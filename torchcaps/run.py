@@ -32,7 +32,7 @@ from torchcaps.progress import Progress, silent
 from torchcaps.training.errors import RunError
 from torchcaps.training.evaluation import find_device, measure_source
 from torchcaps.training.recipe import Recipe
-from torchcaps.training.recipes import DEFAULT_RECIPES, read_values, recipe_from_file
+from torchcaps.training.recipes import DEFAULT_RECIPES, recipe_from_file
 from torchcaps.training.recording import list_items, open_split
 from torchcaps.training.runs import (
     EVALUATION,
@@ -41,14 +41,13 @@ from torchcaps.training.runs import (
     has_recipe,
     is_run_folder,
     load_model,
-    name_run,
     new_run_folder,
     read_run_recipe,
     save_weights,
     write_recipe,
 )
 from torchcaps.training.specs import ModelSpec
-from torchcaps.training.starting import Start, recipe_from_start
+from torchcaps.training.starting import Start, name_folder, recipe_from_start
 from torchcaps.training.tasks import Task
 
 if TYPE_CHECKING:
@@ -444,18 +443,3 @@ def open_start(source: str | os.PathLike[str] | Run) -> Start:
     if isinstance(source, Run):
         return source.as_start()
     return replace(load(source).as_start(), name=os.fspath(source))
-
-
-def name_folder(named: str | None, recipe: Recipe, start: Start | None = None) -> str:
-    """A name for the folder of a run.
-
-    Args:
-        named: the recipe's name or path, if one was given.
-        recipe: what is run.
-        start: the trained model that it begins with.
-    """
-    if named is not None:
-        return name_run(Path(named).stem, recipe.data.name, read_values(named).get("data", {}).get("name"))
-    assert start is not None
-    own = None if start.recipe is None else start.recipe.data.name
-    return name_run(f"{Path(start.name).stem}-more", recipe.data.name, own)

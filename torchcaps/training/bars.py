@@ -21,9 +21,11 @@ EVERY = 30.0
 
 
 def describe_duration(seconds: float) -> str:
-    """A time as one says it: 35 s, 12 min, 2 h 5 min, 3 days 4 h."""
+    """A time as one says it: 3 s, 35 s, 12 min, 2 h 5 min, 3 days 4 h."""
+    if seconds < 9.5:
+        return f"{max(1, round(seconds))} s"
     if seconds < 57.5:
-        return f"{5 * max(1, round(seconds / 5))} s"
+        return f"{5 * round(seconds / 5)} s"
     minutes = max(1, round(seconds / 60))
     if minutes < 60:
         return f"{minutes} min"

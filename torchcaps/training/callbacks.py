@@ -262,10 +262,10 @@ class EpochLog(pl.Callback):
 
     def best_epoch(self) -> int:
         """The epoch with the best validation accuracy, of equal ones the last; without validation the last."""
-        return max(range(len(self.rows)), key=lambda epoch: (self.score(epoch), epoch))
+        return max(range(len(self.rows)), key=lambda epoch: (self.score_epoch(epoch), epoch))
 
-    def score(self, epoch: int) -> float:
-        """What is watched of an epoch: more is better."""
+    def score_epoch(self, epoch: int) -> float:
+        """How good an epoch is by what is watched, larger is better."""
         return self.rows[epoch].get("val_accuracy", 0.0)
 
     def state_dict(self) -> dict[str, Any]:

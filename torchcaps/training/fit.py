@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -29,11 +28,10 @@ from torchcaps.training.lock import locked
 from torchcaps.training.module import CapsuleModule
 from torchcaps.training.recipe import Recipe
 from torchcaps.training.recording import record_split, resume_split, settle_paths
-from torchcaps.training.resuming import NOT_OF_A_TRAINING, TakenUp
+from torchcaps.training.resuming import NOT_OF_A_TRAINING, end_again, take_up
 from torchcaps.training.runs import (
     CHECKPOINT,
     EVALUATION,
-    read_run_recipe,
     remove_leftovers,
     require_own_files,
     write_recipe,
@@ -42,9 +40,15 @@ from torchcaps.training.runs import (
 from torchcaps.training.specs import ModelSpec
 from torchcaps.training.starting import Start, keep_split, match_inputs
 from torchcaps.training.stopping import EarlyStop
-from torchcaps.training.summaries import SUMMARY, make_summary, write_summary
-from torchcaps.training.tasks import Prepared, Task, task_of
-from torchcaps.training.trainers import follow_torchrun, is_first_process, make_trainer, silence_lightning
+from torchcaps.training.summaries import make_summary, write_summary
+from torchcaps.training.tasks import Prepared, task_of
+from torchcaps.training.trainers import (
+    fit_batch_size,
+    follow_torchrun,
+    is_first_process,
+    make_trainer,
+    silence_lightning,
+)
 
 with comes_with_an_extra():
     import pytorch_lightning as pl
@@ -110,26 +114,13 @@ def _train(
     dataset: Dataset, start: Start | None, files: Files,
 ) -> dict[str, Any]:  # fmt: skip
     first = is_first_process()
-    if recipe.training.threads:
-        torch.set_num_threads(recipe.training.threads)
-    task_class = task_of(dataset)
-    task_class.check_model(recipe.model.name, recipe.data.name)
-    prepared = task_class.prepare(recipe, dataset, files)
-    if start is not None:
-        recipe, prepared = match_inputs(start, recipe, prepared, dataset, files, say)
-    if not resume:
-        recipe = fit_batch_size(recipe, prepared.train, say)
-    _require_validation(recipe, prepared)
+    recipe, prepared, spec, module, taken = make_module(recipe, dataset, files, start, say, resume)
     task, source, validation, _ = prepared
-    spec, model = _make_first_model(recipe, prepared)
-    taken = None if start is None else start.give(model, spec)
-    module = CapsuleModule(model, recipe, source, validation)
-    _try_one_batch(module, source)
     log, checkpoints, own = _make_callbacks(recipe, folder, spec, say, bar)
     if resume:
-        taken_up = _take_up(folder, recipe, module, task)
+        taken_up = take_up(folder, recipe, module, task, log)
         if taken_up.over:
-            return _end_again(taken_up, checkpoints, say)
+            return end_again(taken_up, checkpoints, say)
         if first:
             remove_leftovers(folder)
             write_recipe(folder, recipe)  # its data may have moved, and it may have got more epochs
@@ -147,8 +138,13 @@ def _train(
         say(
             f"{spec.name}, {parameter_count(module.model):,} parameters; {len(source)} {source.kind} to train on{kept}."
         )
-        if taken is not None:
+        if taken:
             say(taken)
+        if recipe.training.patience is not None and recipe.optimizer.schedule == "one-cycle":
+            say(
+                "training.patience may end the one-cycle learning rate before it has fallen: optimizer.schedule decay "
+                "or constant suits it better."
+            )
     started = time.perf_counter()
     try:
         trainer = make_trainer(recipe, folder, [*own, *callbacks], bar and first, say)
@@ -170,31 +166,45 @@ def _train(
     return summary
 
 
-def fit_batch_size(recipe: Recipe, source: Source, say: Say | None = None) -> Recipe:
-    """The recipe with a batch that a small set can fill: of one that is larger than the set a quarter is taken.
+class Made(NamedTuple):
+    """What is there before training: the recipe as it is run, the data, the model, and what to say of its weights."""
 
-    So there are four steps in an epoch, from which more is learned than from one. Fewer than two items are no batch for
-    a normalisation, and every process must have as many.
+    recipe: Recipe
+    prepared: Prepared
+    spec: ModelSpec
+    module: CapsuleModule
+    taken: str | None
+
+
+def make_module(
+    recipe: Recipe, dataset: Dataset, files: Files, start: Start | None = None, say: Say | None = None,
+    resume: bool = False,
+) -> Made:  # fmt: skip
+    """Read the data and make the model; what does not fit together is refused before anything is written.
 
     Args:
-        recipe: with any batch size.
-        source: what to train on.
-        say: told of another one.
+        recipe: the experiment.
+        dataset: what to train on.
+        files: where it is looked for.
+        start: a trained model to begin with.
+        say: receives lines of text for the user.
+        resume: the recipe is that of a run, which changes no more.
     """
-    training, count = recipe.training, len(source)
-    processes = training.devices * training.nodes
-    if training.batch_size <= count:
-        return recipe
-    quarter = max(count // 4, min(2, count), processes)
-    size = quarter - quarter % processes
-    if size > count:  # fewer items than processes, which is refused where batches are made
-        return recipe
-    if say:
-        say(
-            f"A batch of {training.batch_size:,} is larger than the {count:,} {source.kind} to train on: it is made "
-            f"{size:,}."
-        )
-    return replace(recipe, training=replace(training, batch_size=size))
+    if recipe.training.threads:
+        torch.set_num_threads(recipe.training.threads)
+    task_class = task_of(dataset)
+    task_class.check_model(recipe.model.name, recipe.data.name)
+    prepared = task_class.prepare(recipe, dataset, files)
+    if start is not None:
+        recipe, prepared = match_inputs(start, recipe, prepared, dataset, files, say)
+    if not resume:
+        recipe = fit_batch_size(recipe, prepared.train, say)
+    _require_validation(recipe, prepared)
+    spec, model = _make_first_model(recipe, prepared)
+    taken = None if start is None else start.give(model, spec)
+    module = CapsuleModule(model, recipe, prepared.train, prepared.validation)
+    _try_one_batch(module, prepared.train)
+    return Made(recipe, prepared, spec, module, taken)
 
 
 def _require_validation(recipe: Recipe, prepared: Prepared) -> None:
@@ -216,7 +226,7 @@ def _make_callbacks(
     temperature = InverseTemperature(training.inverse_temperature) if training.inverse_temperature else None
     tell = tqdm.write if bar and say else say
     left = TimeLeft(may_stop=training.patience is not None)
-    log = EpochLog(folder, tell, left.describe)
+    log = EpochLog(folder, tell, time_left=left.describe)
     checkpoints = Checkpoints(
         folder, training.checkpoint_every, spec, mean, temperature, log if training.keep == "best" else None
     )
@@ -233,34 +243,6 @@ def _make_callbacks(
     elif say:
         callbacks.append(ProgressLines(say, left))
     return log, checkpoints, callbacks
-
-
-def _take_up(folder: Path, recipe: Recipe, module: CapsuleModule, task: Task) -> TakenUp:
-    """A run as its checkpoint has it, if it is the same model."""
-    if task.read_files(folder) != task:  # another order of token ids would be another model
-        raise RunError(
-            f"the words in {folder} are not those of the training texts, so the model would be another one: has "
-            "the data changed since? Put it back, or train a new run."
-        )
-    return TakenUp(folder, recipe, module)
-
-
-def _end_again(taken_up: TakenUp, checkpoints: Checkpoints, say: Say | None) -> dict[str, Any]:
-    """Leave a run that is over as it is, with all that belongs to it."""
-    folder, planned = taken_up.folder, read_run_recipe(taken_up.folder)
-    recipe = replace(taken_up.recipe, training=planned.training)  # its data may have moved
-    summary = make_summary(recipe, taken_up.module, taken_up.log, 0.0)
-    if is_first_process():
-        remove_leftovers(folder)
-        restored = taken_up.restore_weights(checkpoints)
-        write_recipe(folder, recipe)
-        if restored or not (folder / SUMMARY).is_file():
-            write_summary(folder, summary)
-        if say:
-            say(taken_up.describe_end())
-            if restored:
-                say("Its weights were gone: they are written again, from its checkpoint.")
-    return summary
 
 
 def _make_first_model(recipe: Recipe, prepared: Prepared) -> tuple[ModelSpec, nn.Module]:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from torchcaps.training.callbacks import EpochLog
 from torchcaps.training.checkpoints import Checkpoints, read_checkpoint
 from torchcaps.training.errors import RunError
 from torchcaps.training.module import CapsuleModule
 from torchcaps.training.recipe import Recipe
-from torchcaps.training.runs import CHECKPOINT, WEIGHTS, read_run_recipe
+from torchcaps.training.runs import CHECKPOINT, WEIGHTS, read_run_recipe, remove_leftovers, write_recipe
 from torchcaps.training.stopping import is_out_of_patience
+from torchcaps.training.summaries import SUMMARY, make_summary, write_summary
+from torchcaps.training.tasks import Task
+from torchcaps.training.trainers import is_first_process
 
 NOT_OF_A_TRAINING = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 """What comes of a checkpoint that holds plain data of another kind."""
@@ -24,17 +30,17 @@ class TakenUp:
         folder: of the run.
         recipe: by which it shall go on; only the number of epochs, and what does not change its numbers, may differ.
         module: the model of the recipe, with any weights.
+        log: gets the rows of the epochs that are done.
 
     Raises:
         RunError: the checkpoint is damaged, holds code, or is of another model; or the learning rate cannot go on.
     """
 
-    def __init__(self, folder: Path, recipe: Recipe, module: CapsuleModule) -> None:
-        self.folder, self.recipe, self.module = folder, recipe, module
+    def __init__(self, folder: Path, recipe: Recipe, module: CapsuleModule, log: EpochLog) -> None:
+        self.folder, self.recipe, self.module, self.log = folder, recipe, module, log
         path = folder / CHECKPOINT
         self.checkpoint = read_checkpoint(path)
         self._check_shapes(path)
-        self.log = EpochLog(None, None)
         try:
             self.log.load_state_dict(self.checkpoint["callbacks"]["EpochLog"])
             for row in self.log.rows:
@@ -106,3 +112,31 @@ class TakenUp:
                 raise
             raise RunError(f"the checkpoint in {self.folder} cannot be used: {str(error)[:200]}.") from error
         return True
+
+
+def take_up(folder: Path, recipe: Recipe, module: CapsuleModule, task: Task, log: EpochLog) -> TakenUp:
+    """A run as its checkpoint has it, if it is the same model."""
+    if task.read_files(folder) != task:  # another order of token ids would be another model
+        raise RunError(
+            f"the words in {folder} are not those of the training texts, so the model would be another one: has "
+            "the data changed since? Put it back, or train a new run."
+        )
+    return TakenUp(folder, recipe, module, log)
+
+
+def end_again(taken_up: TakenUp, checkpoints: Checkpoints, say: Callable[[str], None] | None) -> dict[str, Any]:
+    """Leave a run that is over as it is, with all that belongs to it."""
+    folder, planned = taken_up.folder, read_run_recipe(taken_up.folder)
+    recipe = replace(taken_up.recipe, training=planned.training)  # its data may have moved
+    summary = make_summary(recipe, taken_up.module, taken_up.log, 0.0)
+    if is_first_process():
+        remove_leftovers(folder)
+        restored = taken_up.restore_weights(checkpoints)
+        write_recipe(folder, recipe)
+        if restored or not (folder / SUMMARY).is_file():
+            write_summary(folder, summary)
+        if say:
+            say(taken_up.describe_end())
+            if restored:
+                say("Its weights were gone: they are written again, from its checkpoint.")
+    return summary

@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -28,7 +27,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from torchcaps.data.options import IN_MEMORY, DataOptions
+from torchcaps.data.options import IN_MEMORY
 from torchcaps.data.record import RECORD
 from torchcaps.data.registry import list_datasets
 from torchcaps.errors import FileError, TorchcapsError
@@ -44,25 +43,8 @@ from torchcaps.training.tasks.text import VOCABULARY
 
 RECIPE, WEIGHTS, CHECKPOINT, METRICS = "recipe.yaml", "weights.safetensors", "checkpoint.ckpt", "metrics.csv"
 TENSORBOARD, EVALUATION = "tensorboard", "evaluation.json"
-MOST_LETTERS = 80
-"""Of a run's name that comes from its data."""
 OWN_FILES = (RECIPE, WEIGHTS, CHECKPOINT, METRICS, VOCABULARY, RECORD)
 """That a training writes and reads again."""
-
-
-def name_run(recipe: str, data: str, own: str | None = None) -> str:
-    """What the folder of a run is called: after its data, or after its recipe if that is what the recipe is about.
-
-    Args:
-        recipe: its name.
-        data: name or path of what it is trained on.
-        own: data that the recipe itself names; not given: the default.
-    """
-    if data in (own or DataOptions().name, IN_MEMORY):
-        return recipe
-    path = Path(os.path.abspath(data))
-    name = data if data in list_datasets() else path.name if path.is_dir() else path.stem
-    return re.sub(r"[^\w.-]+", "-", name).strip("-.")[:MOST_LETTERS] or recipe
 
 
 def new_run_folder(name: str, wanted: str | None = None) -> Path:

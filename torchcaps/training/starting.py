@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from torchcaps.data.dataset import Dataset, Files
+from torchcaps.data.options import IN_MEMORY, DataOptions
 from torchcaps.data.record import SplitRecord
-from torchcaps.data.registry import find_dataset, option_names
+from torchcaps.data.registry import find_dataset, list_datasets, option_names
 from torchcaps.errors import TorchcapsError
 from torchcaps.training.errors import RunError
 from torchcaps.training.recipe import Recipe
@@ -19,16 +23,26 @@ from torchcaps.training.recipes import DEFAULT_RECIPES, Notice, read_values, rec
 from torchcaps.training.specs import ModelSpec
 from torchcaps.training.tasks import Prepared, task_of
 
+MOST_LETTERS = 80
+"""Of a run's name that comes from its data."""
 MOST_NAMED = 6
 """Tensors that a sentence names."""
 
 
 class Direction(NamedTuple):
-    """Along which dimension of a tensor one of a task's axes lies, and how many numbers belong to each of its names."""
+    """How one of a task's axes lies in a tensor.
+
+    Attributes:
+        axis: its number.
+        dim: of the tensor along which it lies; −1 if its size follows the names in another way.
+        block: how many numbers along it belong to each name.
+        more: whether a block without a name comes after them, such as that of a class for noise.
+    """
 
     axis: int
     dim: int
-    block: int
+    block: int = 0
+    more: bool = False
 
 
 @dataclass(frozen=True)
@@ -71,7 +85,7 @@ class Start:
             if mine is not None and mine.shape == first.shape and all(alike[each.axis] for each in directions):
                 given[name] = mine
                 whole.append(name)
-            elif mine is not None and len(directions) == 1 and old_sizes.get(name) == directions:
+            elif mine is not None and _is_regular(directions) and old_sizes.get(name) == directions:
                 axis = directions[0].axis
                 mixed = _mix(mine, first, directions[0], old_axes[axis].names, new_axes[axis].names)
                 fresh += [name] if mixed is None else []
@@ -108,12 +122,15 @@ def _find_directions(spec: ModelSpec) -> dict[str, tuple[Direction, ...]]:
             if shape == other:
                 continue
             dims = [dim for dim, size in enumerate(shape) if len(other) == len(shape) and other[dim] != size]
-            regular = len(dims) == 1 and shape[dims[0]] * (count + 1) == other[dims[0]] * count
-            dim = dims[0] if regular else 0
-            # A size that follows them in another way, such as a width chosen by them, fits only where all names do.
-            entry = (Direction(number, dim, shape[dim] // count),) if regular else (Direction(number, -1, 0),) * 2
-            found[name] += entry
+            block = other[dims[0]] - shape[dims[0]] if len(dims) == 1 else 0
+            rest = shape[dims[0]] - count * block if block > 0 else -1
+            regular = rest in (0, block)
+            found[name] += (Direction(number, dims[0], block, rest > 0) if regular else Direction(number, -1),)
     return found
+
+
+def _is_regular(directions: tuple[Direction, ...]) -> bool:
+    return len(directions) == 1 and directions[0].dim >= 0
 
 
 def _list_shapes(spec: ModelSpec) -> dict[str, torch.Size]:
@@ -131,16 +148,16 @@ def _mix(
     old: Tensor, new: Tensor, direction: Direction, old_names: tuple[str, ...], new_names: tuple[str, ...]
 ) -> Tensor | None:
     """The new tensor with the parts of the names that both have; None if the rest of their shapes differs."""
-    _, dim, block = direction
+    dim, block = direction.dim, direction.block
     if old.dim() != new.dim() or any(
         a != b for at, (a, b) in enumerate(zip(old.shape, new.shape, strict=True)) if at != dim
     ):
         return None
     place = {name: number for number, name in enumerate(old_names)}
     pairs = [(number, place[name]) for number, name in enumerate(new_names) if name in place]
+    pairs += [(len(new_names), len(old_names))] if direction.more else []
     before, after = new.shape[:dim], new.shape[dim + 1 :]
-    mixed = new.reshape(*before, len(new_names), block, *after)
-    kept = old.to(new.dtype).reshape(*before, len(old_names), block, *after)
+    mixed, kept = (each.reshape(*before, -1, block, *after) for each in (new, old.to(new.dtype)))
     to, origin = (torch.tensor([pair[side] for pair in pairs], dtype=torch.int64) for side in (0, 1))
     return mixed.index_copy(dim, to, kept.index_select(dim, origin)).reshape(new.shape)
 
@@ -214,3 +231,33 @@ def keep_split(start: Start, recipe: Recipe, dataset: Dataset) -> SplitRecord | 
         return None
     entries = dataset.list_entries()
     return record if entries is not None and record.matches(entries) else None
+
+
+def name_folder(named: str | None, recipe: Recipe, start: Start | None = None) -> str:
+    """A name for the folder of a run.
+
+    Args:
+        named: the recipe's name or path, if one was given.
+        recipe: what is run.
+        start: the trained model that it begins with.
+    """
+    if named is not None:
+        return _name_run(Path(named).stem, recipe.data.name, read_values(named).get("data", {}).get("name"))
+    assert start is not None
+    own = None if start.recipe is None else start.recipe.data.name
+    return _name_run(f"{Path(start.name).stem}-more", recipe.data.name, own)
+
+
+def _name_run(recipe: str, data: str, own: str | None = None) -> str:
+    """What the folder of a run is called: after its data, or after its recipe if that is what the recipe is about.
+
+    Args:
+        recipe: its name.
+        data: name or path of what it is trained on.
+        own: data that the recipe itself names; not given: the default.
+    """
+    if data in (own or DataOptions().name, IN_MEMORY):
+        return recipe
+    path = Path(os.path.abspath(data))
+    name = data if data in list_datasets() else path.name if path.is_dir() else path.stem
+    return re.sub(r"[^\w.-]+", "-", name).strip("-.")[:MOST_LETTERS] or recipe

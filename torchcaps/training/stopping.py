@@ -16,8 +16,8 @@ def count_since_best(log: EpochLog, min_delta: float = 0.0) -> int:
     """Epochs since what is watched became better than ever before, by more than ``min_delta``."""
     best, since = float("-inf"), 0
     for epoch in range(len(log.rows)):
-        if log.score(epoch) > best + min_delta:
-            best, since = log.score(epoch), 0
+        if log.score_epoch(epoch) > best + min_delta:
+            best, since = log.score_epoch(epoch), 0
         else:
             since += 1
     return since
@@ -42,15 +42,15 @@ class EarlyStop(pl.Callback):
     """
 
     def __init__(self, log: EpochLog, training: TrainingOptions, say: Callable[[str], None] | None = None) -> None:
-        self.log, self.training, self.say = log, training, say
+        self.epochs, self.training, self.say = log, training, say  # Lightning has a method that is called log
 
     def on_train_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         """Look; in every process, because all have the same rows."""
-        if not is_out_of_patience(self.log, self.training) or len(self.log.rows) >= self.training.epochs:
+        if not is_out_of_patience(self.epochs, self.training) or len(self.epochs.rows) >= self.training.epochs:
             return
         trainer.should_stop = True
         if self.say and trainer.is_global_zero:
-            self.say(describe_stop(self.log, self.training))
+            self.say(describe_stop(self.epochs, self.training))
 
 
 def describe_stop(log: EpochLog, training: TrainingOptions) -> str:

@@ -6,10 +6,12 @@ import logging
 import os
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
+from torchcaps.data.images import Source
 from torchcaps.extras import comes_with_an_extra
 from torchcaps.training.checkpoints import WholeFiles
 from torchcaps.training.recipe import PRECISIONS, Recipe, TrainingOptions
@@ -63,6 +65,33 @@ def choose_precision(training: TrainingOptions, say: Callable[[str], None] | Non
             say("training.precision 16 is of GPUs: bf16 is used on this processor.")
         return "bf16-mixed"  # as Lightning does, with a warning
     return name
+
+
+def fit_batch_size(recipe: Recipe, source: Source, say: Callable[[str], None] | None = None) -> Recipe:
+    """The recipe with a batch that a small set can fill: of one that is larger than the set a quarter is taken.
+
+    So there are four steps in an epoch, from which more is learned than from one. Fewer than two items are no batch for
+    a normalisation, and every process must have as many.
+
+    Args:
+        recipe: with any batch size.
+        source: what to train on.
+        say: told of another one.
+    """
+    training, count = recipe.training, len(source)
+    processes = training.devices * training.nodes
+    if training.batch_size <= count:
+        return recipe
+    quarter = max(count // 4, min(2, count), processes)
+    size = quarter - quarter % processes
+    if size > count:  # fewer items than processes, which is refused where batches are made
+        return recipe
+    if say:
+        say(
+            f"A batch of {training.batch_size:,} is larger than the {count:,} {source.kind} to train on: it is made "
+            f"{size:,}."
+        )
+    return replace(recipe, training=replace(training, batch_size=size))
 
 
 def make_trainer(

@@ -91,6 +91,8 @@ class ImageTask(Task):
         if not isinstance(known, ImageTask) or self.preparation != known.preparation:
             return {}
         _, height, width = known.input_shape
+        if self.input_shape[1:] == (height, width):
+            return {}
         wanted = replace(self.preparation, resize=min(height, width), crop=None, crops=1)
         if wanted.input_shape(self.image_shape)[1:] != (height, width):
             return {}
