@@ -16,7 +16,6 @@ from torchcaps.data.files import print_progress
 from torchcaps.data.images import Source
 from torchcaps.data.record import SplitRecord
 from torchcaps.data.registry import make_dataset
-from torchcaps.errors import DataError
 from torchcaps.extras import comes_with_an_extra
 from torchcaps.machine import WeightLimit, free_memory
 from torchcaps.models.cnn import parameter_count
@@ -27,7 +26,7 @@ from torchcaps.training.errors import RunError
 from torchcaps.training.lock import locked
 from torchcaps.training.module import CapsuleModule
 from torchcaps.training.recipe import Recipe
-from torchcaps.training.recording import record_split, resume_split, settle_paths
+from torchcaps.training.recording import record_split, require_data, resume_split, settle_paths
 from torchcaps.training.resuming import NOT_OF_A_TRAINING, end_again, take_up
 from torchcaps.training.runs import (
     CHECKPOINT,
@@ -86,15 +85,10 @@ def train(
     """
     silence_lightning()
     follow_torchrun(recipe)
-    try:
-        recipe = settle_paths(recipe)
-        data = make_dataset(recipe.data) if dataset is None else dataset
-    except DataError as error:
-        if resume and error.option == "data.name":
-            raise RunError(
-                f"{error} If the run's data was moved, give its new place as data.name.", error.option
-            ) from error
-        raise
+    if resume:
+        require_data(folder, recipe)
+    recipe = settle_paths(recipe)
+    data = make_dataset(recipe.data) if dataset is None else dataset
     if start is not None and record is None:
         record = keep_split(start, recipe, data)
     first = is_first_process()

@@ -29,6 +29,16 @@ def settle_paths(recipe: Recipe) -> Recipe:
     return replace(recipe, data=replace(data, name=name, dir=place), text=replace(recipe.text, vectors=vectors))
 
 
+def require_data(folder: Path, recipe: Recipe) -> None:
+    """Raise if the files of a run that goes on are not where they were."""
+    name = recipe.data.name
+    if os.path.isabs(name) and not os.path.lexists(name):
+        raise RunError(
+            f"the data of {folder} is not at {name} any more. If it was moved, give its new place as data.name.",
+            option="data.name",
+        )
+
+
 def resume_split(folder: Path, recipe: Recipe, dataset: Dataset, files: Files, changed_data: bool) -> Files:
     """The same files with the split that a run recorded when it began.
 

@@ -88,7 +88,8 @@ class TakenUp:
                 f"{self.folder} stopped early, after {self.done} epochs, because validation did not become better for "
                 f"{patience}: nothing is left to do. A longer training.patience lets it go on."
             )
-        return f"{self.folder} has trained its {self.done} epochs already: nothing is left to do."
+        epochs = "one epoch" if self.done == 1 else f"{self.done} epochs"
+        return f"{self.folder} has trained its {epochs} already: nothing is left to do."
 
     def restore_weights(self, checkpoints: Checkpoints) -> bool:
         """Write the weights of a run that is over, from its checkpoint, if they are not there; tells whether it did."""
