@@ -37,9 +37,10 @@ from torchcaps.training.errors import RunError
 from torchcaps.training.evaluation import measure_source
 from torchcaps.training.prediction import NumberedItem, OnError, Prediction, answer_items, number_items
 from torchcaps.training.recipe import Recipe
-from torchcaps.training.recipes import recipe_from_file
+from torchcaps.training.recipes import DEFAULT_RECIPES, recipe_from_file
 from torchcaps.training.recording import list_items, open_split
 from torchcaps.training.runs import (
+    EVALUATION,
     WEIGHTS,
     begin_run,
     has_recipe,
@@ -51,6 +52,7 @@ from torchcaps.training.runs import (
     write_recipe,
 )
 from torchcaps.training.specs import ModelSpec
+from torchcaps.training.starting import Start, name_folder, recipe_from_start
 from torchcaps.training.tasks import Task
 from torchcaps.training.tasks.metrics import find_unanswered
 
@@ -60,8 +62,6 @@ if TYPE_CHECKING:
 __all__ = ["OpenData", "Prediction", "Run", "fit", "load"]
 
 Say = Callable[[str], None]
-RECIPES = {"images": "quickstart", "texts": "text"}
-"""By which data is trained on if no recipe is named."""
 
 
 class OpenData(NamedTuple):
@@ -203,7 +203,7 @@ class Run:
         own = data is None and data_dir is None and crops is None
         if self.folder is not None and own and split == "test" and not new_items:
             try:
-                write_json(self.folder / "evaluation.json", result)
+                write_json(self.folder / EVALUATION, result)
             except OSError as error:
                 if notice:
                     notice(f"The result could not be kept in {self.folder}: {error.strerror}.")
@@ -336,11 +336,17 @@ class Run:
         done = self.recipe.training
         training = replace(done, epochs=epochs, first_epoch=done.first_epoch + done.epochs)
         recipe = replace(self.recipe, training=training)
-        weights = {name: value.cpu() for name, value in self.model.state_dict().items()}
         with begin_run(f"{self.folder.name}-more", None if folder is None else os.fspath(folder)) as place:
-            record = read_record(self.folder)
-            train(recipe, place, say=say, bar=bar, dataset=self._dataset, start=weights, record=record)
+            start = self.as_start()
+            train(recipe, place, say=say, bar=bar, dataset=self._dataset, start=start, record=start.record)
         return _open(place, self._dataset)
+
+    def as_start(self) -> Start:
+        """What another training begins with; see ``start_from`` of :func:`fit`."""
+        name = self.spec.name if self.folder is None else str(self.folder)
+        weights = {key: value.detach().cpu() for key, value in self.model.state_dict().items()}
+        record = None if self.folder is None else read_record(self.folder)
+        return Start(name, self.spec, weights, self.recipe, record)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the weights, and the recipe if there is one, into a folder that :func:`load` opens."""
@@ -401,6 +407,7 @@ def fit(
     test: Any = None,
     recipe: str | os.PathLike[str] | None = None,
     overrides: Mapping[str, Any] | None = None,
+    start_from: str | os.PathLike[str] | Run | None = None,
     folder: str | os.PathLike[str] | None = None,
     say: Say | None = None,
     bar: bool = False,
@@ -411,12 +418,16 @@ def fit(
         data: a data set's name; a folder of class folders of images, an .npz with x and y, or a .csv, .tsv or .jsonl
             of texts, by path; a pair (images, labels) of arrays or (texts, labels) of lists; a torch ``Dataset`` of
             (image, label) pairs; or a :class:`~torchcaps.data.dataset.Dataset`.
-        model: one of :func:`torchcaps.list_models`; not given: the recipe's.
+        model: one of :func:`torchcaps.list_models`; not given: that of ``start_from``, or the recipe's.
         epochs: passes over the training data; not given: the recipe's.
         test: test data of the same kind, for data in memory; not given: a fifth of each class is kept for it.
-        recipe: name or path; not given: ``quickstart`` for images, ``text`` for texts.
+        recipe: name or path; not given: that of ``start_from``, or ``quickstart`` for images, ``text`` for texts.
         overrides: of the recipe, by key: ``{"optimizer.lr": 0.002, "model.options.routing": "em"}``.
-        folder: of the run, new or empty; not given: ``runs/RECIPE-n``.
+        start_from: a trained network whose weights are begun with, as :func:`load` opens it: a run, a weights file, or
+            the name of a shipped model. It may have been trained for other classes or words: those that both know keep
+            their weights.
+        folder: of the run, new or empty; not given: ``runs/NAME-n``, after the data if it has a name or a path of its
+            own, else after the recipe.
         say: receives lines of text for the user, such as ``print``.
         bar: show a progress bar.
 
@@ -439,8 +450,20 @@ def fit(
         changes["data.name"], kind = IN_MEMORY, dataset.kind
     changes |= {} if model is None else {"model.name": model}
     changes |= {} if epochs is None else {"training.epochs": epochs}
-    name = os.fspath(recipe) if recipe is not None else RECIPES[kind]
-    chosen = recipe_from_file(name, changes)
-    with begin_run(Path(name).stem, None if folder is None else os.fspath(folder)) as place:
-        train(chosen, place, say=say, bar=bar, dataset=dataset)
+    named = None if recipe is None else os.fspath(recipe)
+    start = None if start_from is None else open_start(start_from)
+    if start is None:
+        named = named or DEFAULT_RECIPES[kind]
+        chosen = recipe_from_file(named, changes)
+    else:
+        chosen = recipe_from_start(start, named, changes)
+    with begin_run(name_folder(named, chosen, start), None if folder is None else os.fspath(folder)) as place:
+        train(chosen, place, say=say, bar=bar, dataset=dataset, start=start)
     return _open(place, dataset)
+
+
+def open_start(source: str | os.PathLike[str] | Run) -> Start:
+    """What a training begins with that is given weights; see ``start_from`` of :func:`fit`."""
+    if isinstance(source, Run):
+        return source.as_start()
+    return replace(load(source).as_start(), name=os.fspath(source))

@@ -96,14 +96,18 @@ def test_killed_at_random_moments_it_ends_with_the_same_weights(tiny_data, tmp_p
     assert not list(folder.glob(".*"))
 
 
-def test_killed_before_its_first_checkpoint_it_begins_again(tiny_data, tmp_path, capsys):
+def test_killed_before_its_first_checkpoint_it_begins_again_if_asked(tiny_data, tmp_path, capsys):
     folder = tmp_path / "run"
     process = start([*TORCHCAPS, *arguments(tiny_data, "--epochs", "1", "--output", str(folder))])
     wait_for(folder / runs.RECIPE, process)
     process.kill()
     process.communicate()
-    run_here("train", "--resume", str(folder))
-    assert "from the beginning" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as ended:
+        main(["train", "--resume", str(folder)])
+    assert ended.value.code == 2
+    assert "--restart" in capsys.readouterr().err
+    run_here("train", "--resume", str(folder), "--restart")
+    assert (folder / runs.WEIGHTS).is_file()
 
 
 def test_files_that_cannot_be_written_are_reported(tiny_data, tmp_path):

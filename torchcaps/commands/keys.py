@@ -16,6 +16,7 @@ SHORT = {
     "--data-dir": "--data.dir",
     "--devices": "--training.devices",
     "--epochs": "--training.epochs",
+    "--precision": "--training.precision",
     "--seed": "--training.seed",
 }
 

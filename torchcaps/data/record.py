@@ -22,6 +22,8 @@ from torchcaps.io import read_text, require_inside, write_text
 RECORD = "split.csv"
 COLUMNS = ("split", "key", "label", "item")
 PARTS = ("train", "validation", "test")
+BEFORE = "before"
+"""In the place of a split: an item of other data, which the weights were trained on before."""
 MOST_RECORD = 1_000_000_000
 """Bytes of a record: some 10 million items."""
 MOST_NAMED = 5
@@ -73,10 +75,12 @@ class SplitRecord:
     Args:
         rows: all items.
         with_new: items that came later count to the test.
+        before: keys of items that the weights were trained on before, by another run that this one began with.
     """
 
     rows: tuple[Row, ...]
     with_new: bool = False
+    before: frozenset[str] = frozenset()
 
     @cached_property
     def fingerprint(self) -> str:
@@ -86,7 +90,7 @@ class SplitRecord:
     @cached_property
     def trained(self) -> frozenset[str]:
         """Keys of all items that training has seen, also those that it was watched by."""
-        return frozenset(row.key for row in self.rows if row.split != "test")
+        return frozenset(row.key for row in self.rows if row.split != "test") | self.before
 
     def matches(self, entries: Sequence[Entry]) -> bool:
         """Whether these are the same items with the same labels."""
@@ -160,6 +164,7 @@ class SplitRecord:
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(COLUMNS)
         writer.writerows(self.rows)
+        writer.writerows((BEFORE, key, "", "") for key in sorted(self.before))
         write_text(folder / RECORD, text.getvalue())
 
 
@@ -206,9 +211,11 @@ def read_record(folder: Path) -> SplitRecord | None:
     if not lines or tuple(lines[0]) != COLUMNS:
         raise DataError(f"{folder / RECORD} must have the columns {', '.join(COLUMNS)}.")
     for number, line in enumerate(lines[1:], 2):
-        if len(line) != len(COLUMNS) or line[0] not in PARTS or not _is_key(line[1]):
+        if len(line) != len(COLUMNS) or line[0] not in (*PARTS, BEFORE) or not _is_key(line[1]):
             raise DataError(f"line {number} of {folder / RECORD} is no record of an item: {', '.join(line)!r:.80}.")
-    return SplitRecord(tuple(Row(*line) for line in lines[1:]))
+    rows = [Row(*line) for line in lines[1:]]
+    before = frozenset(row.key for row in rows if row.split == BEFORE)
+    return SplitRecord(tuple(row for row in rows if row.split != BEFORE), before=before)
 
 
 def _is_key(text: str) -> bool:

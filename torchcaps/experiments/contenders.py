@@ -20,10 +20,9 @@ from torchcaps.models.cnn import parameter_count
 from torchcaps.models.matrix_capsnet import MatrixCapsNet
 from torchcaps.models.registry import input_kind, list_models, model_factory
 from torchcaps.plain import shorten
-from torchcaps.run import RECIPES
 from torchcaps.training.errors import RunError
 from torchcaps.training.recipe import Recipe
-from torchcaps.training.recipes import recipe_from_file
+from torchcaps.training.recipes import DEFAULT_RECIPES, recipe_from_file
 from torchcaps.training.tasks import Task, task_of
 
 Say = Callable[[str], None]
@@ -142,7 +141,7 @@ def plan_comparison(
     path = os.path.abspath(name) if is_path(name) else name
     options = {key.split(".", 2)[2]: value for key, value in changes.items() if key.startswith("data.options.")}
     dataset = make_dataset(DataOptions(path, changes.get("data.options", options)))
-    by = os.fspath(recipe) if recipe is not None else RECIPES[dataset.kind]
+    by = os.fspath(recipe) if recipe is not None else DEFAULT_RECIPES[dataset.kind]
     changes |= {"data.name": path} | ({} if epochs is None else {"training.epochs": epochs})
     base = recipe_from_file(by, changes)
     chosen = _choose_models(base, dataset, models)

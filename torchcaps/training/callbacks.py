@@ -75,10 +75,14 @@ class InverseTemperature(pl.Callback):
 
     def on_train_batch_start(self, trainer: pl.Trainer, module: pl.LightningModule, batch: Any, batch_idx: int) -> None:
         """Set λ; every batch, because a resumed epoch does not start again."""
-        self.value = self.values[min(trainer.current_epoch, len(self.values) - 1)]
+        self.set_epoch(trainer.current_epoch)
         for part in module.modules():
             if isinstance(part, EMRouting):
                 part.inverse_temperature = self.value
+
+    def set_epoch(self, epoch: int) -> None:
+        """Take the λ of an epoch."""
+        self.value = self.values[min(epoch, len(self.values) - 1)]
 
     def apply(self, spec: ModelSpec) -> ModelSpec:
         """The model with this λ among its options, so that it is the same when it is built again."""
@@ -206,10 +210,23 @@ def find_bad_layer(model: nn.Module, batch: Batch) -> str | None:
 
 
 class EpochLog(pl.Callback):
-    """One row per epoch: metrics.csv, the logger, and ``say`` where there is no progress bar."""
+    """One row per epoch: metrics.csv, the logger, and ``say``.
 
-    def __init__(self, folder: Path | None, say: Callable[[str], None] | None, watch: str = "accuracy") -> None:
-        self.folder, self.say, self.watch = folder, say, watch
+    Args:
+        folder: where metrics.csv is written.
+        say: told a line per epoch.
+        watch: by what the best epoch is found, see ``training.watch``.
+        time_left: what that line says of the time that training still takes.
+    """
+
+    def __init__(
+        self,
+        folder: Path | None,
+        say: Callable[[str], None] | None,
+        watch: str = "accuracy",
+        time_left: Callable[[pl.Trainer], str] = lambda _: "",
+    ) -> None:
+        self.folder, self.say, self.watch, self.time_left = folder, say, watch, time_left
         self.rows: list[dict[str, float]] = []
         self.measures: dict[str, Any] = {}  # of the last validation
         self.unanswered: dict[int, dict[str, int]] = {}  # classes, by epoch; see find_unanswered
@@ -260,6 +277,7 @@ class EpochLog(pl.Callback):
             self.say(
                 f"epoch {trainer.current_epoch + 1}/{trainer.max_epochs}: loss {row['train_loss']:.4f}, "
                 f"accuracy {row['train_accuracy']:.2%}{watched}, {row['seconds']:.1f} s"
+                f"{f', {left}' if (left := self.time_left(trainer)) else ''}"
             )
 
     def on_train_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:

@@ -2,41 +2,39 @@
 
 from __future__ import annotations
 
-import logging
-import os
-import sys
 import time
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from torchcaps.data.batches import TrainingBatches
 from torchcaps.data.dataset import Dataset, Files
 from torchcaps.data.files import print_progress
+from torchcaps.data.images import Source
 from torchcaps.data.record import SplitRecord
 from torchcaps.data.registry import make_dataset
 from torchcaps.extras import comes_with_an_extra
-from torchcaps.io import write_json
 from torchcaps.models.cnn import parameter_count
 from torchcaps.plain import require_modest
 from torchcaps.training.balance import describe_balance, describe_unanswered
+from torchcaps.training.bars import Bar, ProgressLines, TimeLeft
 from torchcaps.training.callbacks import EpochLog, InverseTemperature, MarginSchedule, RunningMean, StopOnNonFinite
-from torchcaps.training.checkpoints import Checkpoints, WholeFiles, read_checkpoint, restore_signals
+from torchcaps.training.checkpoints import Checkpoints, restore_signals
 from torchcaps.training.errors import RunError
 from torchcaps.training.lock import locked
 from torchcaps.training.memory import StepBudget, answer_out_of_memory, limit_weights
 from torchcaps.training.module import CapsuleModule
 from torchcaps.training.recipe import Recipe
-from torchcaps.training.recording import record_split, resume_split, settle_paths
+from torchcaps.training.recording import record_split, require_data, resume_split, settle_paths
 from torchcaps.training.refusals import explain_trainer, find_named, name_key
+from torchcaps.training.resuming import NOT_OF_A_TRAINING, end_again, take_up
 from torchcaps.training.runs import (
     CHECKPOINT,
-    TENSORBOARD,
+    EVALUATION,
     remove_leftovers,
     require_own_files,
     write_recipe,
@@ -44,70 +42,25 @@ from torchcaps.training.runs import (
 )
 from torchcaps.training.sizes import is_asked_for, refuse_unasked, settle_size
 from torchcaps.training.specs import ModelSpec
+from torchcaps.training.starting import Start, keep_split, match_inputs
+from torchcaps.training.stopping import EarlyStop
+from torchcaps.training.summaries import make_summary, write_summary
 from torchcaps.training.tasks import Prepared, task_of
 from torchcaps.training.threads import ThreadChoice, may_choose_threads
+from torchcaps.training.trainers import (
+    fit_batch_size,
+    follow_torchrun,
+    is_first_process,
+    make_trainer,
+    silence_lightning,
+)
 
 with comes_with_an_extra():
     import pytorch_lightning as pl
     from lightning_fabric.utilities.exceptions import MisconfigurationException
-    from pytorch_lightning.callbacks import TQDMProgressBar
-    from pytorch_lightning.callbacks.progress.tqdm_progress import Tqdm
-    from pytorch_lightning.loggers import TensorBoardLogger
     from tqdm import tqdm
 
 Say = Callable[[str], None]
-REPORTED = ("train_loss", "train_accuracy", "val_loss", "val_accuracy", "val_balanced_accuracy")
-
-
-def is_first_process() -> bool:
-    """Whether this process is the one that writes and speaks."""
-    return all(int(os.environ.get(name, 0)) == 0 for name in ("RANK", "LOCAL_RANK", "SLURM_PROCID"))
-
-
-def _follow_torchrun(recipe: Recipe) -> None:
-    """Under torchrun the number of processes is what it has started."""
-    if "TORCHELASTIC_RUN_ID" in os.environ:
-        here, all_of_them = int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["WORLD_SIZE"])
-        recipe.training.devices, recipe.training.nodes = here, all_of_them // here
-
-
-class Bar(TQDMProgressBar):
-    """A bar for the training steps alone, on stderr; epochs are lines above it."""
-
-    def init_train_tqdm(self) -> Tqdm:
-        """As Lightning's, which writes to stdout: there are the numbers, and they may go to a file."""
-        return Tqdm(
-            desc=self.train_description, position=2 * self.process_position, disable=self.is_disabled, leave=True,
-            dynamic_ncols=True, file=sys.stderr, smoothing=0, bar_format=self.BAR_FORMAT,
-        )  # fmt: skip
-
-    def init_validation_tqdm(self) -> Tqdm:
-        """Validation is short."""
-        return Tqdm(disable=True, file=sys.stderr)
-
-    def on_train_epoch_start(self, trainer: pl.Trainer, *_: Any) -> None:
-        """Count from one, as the lines do."""
-        super().on_train_epoch_start(trainer)
-        self.train_progress_bar.set_description(f"epoch {trainer.current_epoch + 1}/{trainer.max_epochs}")
-
-
-def _quiet() -> None:
-    """Lightning's advice on loaders and devices does not apply here."""
-    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
-    logging.getLogger("lightning_fabric").setLevel(logging.ERROR)
-    warnings.filterwarnings("ignore", module="pytorch_lightning")
-    warnings.filterwarnings("ignore", module="lightning_fabric")
-
-
-def _make_callbacks(recipe: Recipe, checkpoints: Checkpoints, log: EpochLog, bar: bool) -> list[pl.Callback]:
-    callbacks: list[pl.Callback] = [StopOnNonFinite(checkpoints.folder)]
-    if recipe.loss.margin_schedule != "constant":
-        callbacks.append(MarginSchedule(recipe.loss.margin_schedule))
-    callbacks += [part for part in (checkpoints.temperature, checkpoints.mean) if part is not None]
-    callbacks += [log, checkpoints]  # in this order: what the log and the mean know belongs into the checkpoint
-    if bar:
-        callbacks.append(Bar(refresh_rate=5, leave=False))
-    return callbacks
 
 
 def train(
@@ -118,7 +71,7 @@ def train(
     bar: bool = False,
     callbacks: Sequence[pl.Callback] = (),
     dataset: Dataset | None = None,
-    start: Mapping[str, Tensor] | None = None,
+    start: Start | None = None,
     record: SplitRecord | None = None,
     changed_data: bool = False,
 ) -> dict[str, Any]:
@@ -132,14 +85,18 @@ def train(
         bar: show a progress bar.
         callbacks: of Lightning, beside the trainer's own.
         dataset: what to train on; not given: what the recipe names.
-        start: weights to begin with; not given: those that the recipe's seed draws.
+        start: a trained model to begin with; not given: the weights that the recipe's seed draws.
         record: which items of one's own data are in which split; not given: they are cut, or were when it began.
         changed_data: resume although the data is not what it was, with the items that are still there.
     """
-    _quiet()
-    _follow_torchrun(recipe)
+    silence_lightning()
+    follow_torchrun(recipe)
+    if resume:
+        require_data(folder, recipe)
     recipe = settle_paths(recipe)
     data = make_dataset(recipe.data) if dataset is None else dataset
+    if start is not None and record is None:
+        record = keep_split(start, recipe, data)
     first = is_first_process()
     tell = say if first else None
     new = not resume and start is None
@@ -158,90 +115,170 @@ def train(
 
 def _train(
     recipe: Recipe, folder: Path, resume: bool, say: Say | None, bar: bool, callbacks: Sequence[pl.Callback],
-    dataset: Dataset, start: Mapping[str, Tensor] | None, files: Files, unasked: bool = False,
+    dataset: Dataset, start: Start | None, files: Files, unasked: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
     first = is_first_process()
-    if recipe.training.threads:
-        torch.set_num_threads(recipe.training.threads)
-    task_class = task_of(dataset)
-    task_class.check_model(recipe.model.name, recipe.data.name)
-    prepared = task_class.prepare(recipe, dataset, files)
+    recipe, prepared, budget, module, taken = make_module(recipe, dataset, files, start, say, resume, unasked)
     task, source, validation, _ = prepared
-    if recipe.training.keep == "best" and validation is None:
-        raise RunError(
-            f"training.keep=best: none of the {source.kind} is kept aside. Raise data.validation.", "data.validation"
-        )
-    spec = ModelSpec(recipe.model.name, task, task.model_options(recipe.model.name, recipe.model.options))
-    budget = StepBudget(spec, recipe, source)
-    with answer_out_of_memory(budget):
-        model = _make_first_model(recipe, prepared, budget, unasked)
-        if start is not None:
-            model.load_state_dict(start)
-        module = CapsuleModule(model, recipe, source, validation)
-        training = recipe.training
-        _try_one_batch(module, TrainingBatches(source, training.batch_size, 0, world=training.devices * training.nodes))
-        if first:
-            budget.check(model, module.loss, say)
-    temperature = InverseTemperature(training.inverse_temperature) if training.inverse_temperature else None
-    if temperature is not None:
-        temperature.require_routing(module)
+    log, checkpoints, own = _make_callbacks(recipe, folder, budget.spec, say, bar)
+    if checkpoints.temperature is not None:
+        checkpoints.temperature.require_routing(module)
+    threads = [ThreadChoice(tqdm.write if bar and say else say)] if may_choose_threads(recipe) else []
     if resume:
-        if task.read_files(folder) != task:  # another order of token ids would be another model
-            raise RunError(
-                f"the words in {folder} are not those of the training texts, so the model would be another one: was "
-                "their file edited, or has the data changed since? Put it back, or train a new run."
-            )
-        _check_checkpoint(folder / CHECKPOINT, module)
+        taken_up = take_up(folder, recipe, module, task, log)
+        if taken_up.over:
+            return end_again(taken_up, checkpoints, say)
         if first:
             remove_leftovers(folder)
-            write_recipe(folder, recipe)  # its data may have moved
+            write_recipe(folder, recipe)  # its data may have moved, and it may have got more epochs
+            (folder / EVALUATION).unlink(missing_ok=True)  # it is of weights that are about to change
     elif first:
-        record = record_split(dataset, source, validation, files)
+        before = frozenset() if start is None or start.record is None else start.record.trained
+        record = record_split(dataset, source, validation, files, before)
         write_recipe(folder, recipe)
         if record is not None:
             record.write(folder)
         write_versions(folder)
         task.write_files(folder)
-    mean = RunningMean(recipe.optimizer.ema) if recipe.optimizer.ema else None
-    log = EpochLog(folder, tqdm.write if bar and say else say, training.watch)
-    best_of = log if training.keep == "best" else None
-    checkpoints = Checkpoints(folder, training.checkpoint_every, spec, mean, temperature, best_of)
-    threads = [ThreadChoice(tqdm.write if bar and say else say)] if may_choose_threads(recipe) else []
-    all_callbacks = [*_make_callbacks(recipe, checkpoints, log, bar and first), *threads, *callbacks]
-    try:
-        trainer = _make_trainer(recipe, folder, all_callbacks, bar and first)
-    except MisconfigurationException as error:
-        raise explain_trainer(error, recipe) from error
     if say:
-        kept = f", {len(validation)} to validate" if validation is not None else ""
-        say(
-            f"{spec.name}, {parameter_count(module.model):,} parameters; {len(source)} {source.kind} to train on{kept}."
-        )
-        for sentence in () if resume else describe_balance(recipe, source, validation):
-            say(sentence)
-    path = folder / CHECKPOINT if resume else None
+        _introduce(recipe, budget.spec, module, taken, resume, say)
     started = time.perf_counter()
     try:
+        trainer = make_trainer(recipe, folder, [*own, *threads, *callbacks], bar and first, say)
         with restore_signals(), answer_out_of_memory(budget):
-            trainer.fit(module, ckpt_path=path, weights_only=True)
+            trainer.fit(module, ckpt_path=folder / CHECKPOINT if resume else None, weights_only=True)
     except OSError as error:
         if error.filename is None and error.errno is None:
             raise
         raise RunError(f"{error.filename or folder} cannot be written: {error.strerror}.") from error
     except MisconfigurationException as error:
         raise explain_trainer(error, recipe) from error
-    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+    except NOT_OF_A_TRAINING as error:
         if resume and not checkpoints.started:  # by what is in the checkpoint beside the weights
             raise RunError(
                 f"the checkpoint in {folder} cannot be resumed: it is of another training, or damaged. Train a new run."
             ) from error
         raise
-    of_weights = log.best_epoch() if best_of is not None and log.rows else len(log.rows) - 1
+    of_weights = log.best_epoch() if recipe.training.keep == "best" and log.rows else len(log.rows) - 1
     unanswered = describe_unanswered(log.unanswered.get(of_weights, {}), f"validation {source.kind}")
     if say and unanswered:
         say(unanswered)
-    more = threads[0].summary() if threads else {}
-    return _finish(recipe, folder, module, log, time.perf_counter() - started, trainer.is_global_zero, more)
+    summary = make_summary(recipe, module, log, time.perf_counter() - started)
+    summary |= threads[0].summary() if threads else {}
+    if trainer.is_global_zero:
+        write_summary(folder, summary)
+    return summary
+
+
+def _introduce(
+    recipe: Recipe, spec: ModelSpec, module: CapsuleModule, taken: str | None, resume: bool, say: Say
+) -> None:
+    """Say what is about to be trained, and what may be wrong with it."""
+    source, validation = module.train_source, module.validation_source
+    kept = f", {len(validation)} to validate" if validation is not None else ""
+    say(f"{spec.name}, {parameter_count(module.model):,} parameters; {len(source)} {source.kind} to train on{kept}.")
+    for sentence in () if resume else describe_balance(recipe, source, validation):
+        say(sentence)
+    if taken:
+        say(taken)
+    if recipe.training.patience is not None and recipe.optimizer.schedule == "one-cycle":
+        say(
+            "training.patience may end the one-cycle learning rate before it has fallen: optimizer.schedule decay or "
+            "constant suits it better."
+        )
+
+
+class Made(NamedTuple):
+    """What is there before training.
+
+    Attributes:
+        recipe: as it is run.
+        prepared: the data.
+        budget: what the model is, and what a step of it needs of memory.
+        module: with the model.
+        taken: what to say of its first weights, if they are another run's.
+    """
+
+    recipe: Recipe
+    prepared: Prepared
+    budget: StepBudget
+    module: CapsuleModule
+    taken: str | None
+
+
+def make_module(
+    recipe: Recipe, dataset: Dataset, files: Files, start: Start | None = None, say: Say | None = None,
+    resume: bool = False, unasked: bool = False,
+) -> Made:  # fmt: skip
+    """Read the data and make the model; what does not fit together is refused before anything is written.
+
+    Args:
+        recipe: the experiment.
+        dataset: what to train on.
+        files: where it is looked for.
+        start: a trained model to begin with.
+        say: receives lines of text for the user.
+        resume: the recipe is that of a run, which changes no more.
+        unasked: nobody chose the size of the images or of the model, so a huge one is refused.
+    """
+    if recipe.training.threads:
+        torch.set_num_threads(recipe.training.threads)
+    task_class = task_of(dataset)
+    task_class.check_model(recipe.model.name, recipe.data.name)
+    prepared = task_class.prepare(recipe, dataset, files)
+    if start is not None:
+        recipe, prepared = match_inputs(start, recipe, prepared, dataset, files, say)
+    if not resume:
+        recipe = fit_batch_size(recipe, prepared.train, say)
+    _require_validation(recipe, prepared)
+    name, task = recipe.model.name, prepared.task
+    budget = StepBudget(ModelSpec(name, task, task.model_options(name, recipe.model.options)), recipe, prepared.train)
+    with answer_out_of_memory(budget):
+        model = _make_first_model(recipe, prepared, budget, unasked)
+        taken = None if start is None else start.give(model, budget.spec)
+        module = CapsuleModule(model, recipe, prepared.train, prepared.validation)
+        _try_one_batch(module, prepared.train)
+        if is_first_process():
+            budget.check(model, module.loss, say)
+    return Made(recipe, prepared, budget, module, taken)
+
+
+def _require_validation(recipe: Recipe, prepared: Prepared) -> None:
+    """Refuse to choose or to stop by what is watched, if nothing is left to watch."""
+    training = recipe.training
+    asked = "training.keep=best" if training.keep == "best" else "training.patience" if training.patience else None
+    if asked is not None and prepared.validation is None:
+        raise RunError(
+            f"{asked}: none of the {prepared.train.kind} is kept aside. Raise data.validation.", "data.validation"
+        )
+
+
+def _make_callbacks(
+    recipe: Recipe, folder: Path, spec: ModelSpec, say: Say | None, bar: bool
+) -> tuple[EpochLog, Checkpoints, list[pl.Callback]]:
+    """What keeps the rows, what writes files, and all of them in their order."""
+    training = recipe.training
+    mean = RunningMean(recipe.optimizer.ema) if recipe.optimizer.ema else None
+    temperature = InverseTemperature(training.inverse_temperature) if training.inverse_temperature else None
+    tell = tqdm.write if bar and say else say
+    left = TimeLeft(may_stop=training.patience is not None)
+    log = EpochLog(folder, tell, training.watch, left.describe)
+    checkpoints = Checkpoints(
+        folder, training.checkpoint_every, spec, mean, temperature, log if training.keep == "best" else None
+    )
+    callbacks: list[pl.Callback] = [StopOnNonFinite(folder), left]
+    if recipe.loss.margin_schedule != "constant":
+        callbacks.append(MarginSchedule(recipe.loss.margin_schedule))
+    callbacks += [part for part in (temperature, mean) if part is not None]
+    callbacks.append(log)
+    if training.patience is not None:
+        callbacks.append(EarlyStop(log, training, tell))
+    callbacks.append(checkpoints)  # after them: what the log and the mean know belongs into the checkpoint
+    if bar and is_first_process():
+        callbacks.append(Bar(left))
+    elif say:
+        callbacks.append(ProgressLines(say, left))
+    return log, checkpoints, callbacks
 
 
 def _make_first_model(recipe: Recipe, prepared: Prepared, budget: StepBudget, unasked: bool) -> nn.Module:
@@ -259,9 +296,11 @@ def _make_first_model(recipe: Recipe, prepared: Prepared, budget: StepBudget, un
     return model
 
 
-def _try_one_batch(module: CapsuleModule, batches: TrainingBatches) -> None:
-    """Let model and loss refuse what does not fit together, before anything is written."""
-    batch = batches.source.batch(torch.arange(2), 0)
+def _try_one_batch(module: CapsuleModule, source: Source) -> None:
+    """Let model, loss and batch size refuse what does not fit together, before anything is written."""
+    training = module.recipe.training
+    TrainingBatches(source, training.batch_size, 0, world=training.devices * training.nodes)
+    batch = source.batch(torch.arange(min(2, len(source))), 0)
     module.eval()
     try:
         with torch.no_grad():
@@ -269,83 +308,3 @@ def _try_one_batch(module: CapsuleModule, batches: TrainingBatches) -> None:
     except (ValueError, TypeError) as error:  # a loss's own words about a model that it does not fit
         raise name_key(error, getattr(error, "option", None) or "loss.kind") from error
     module.train()
-
-
-def _check_checkpoint(path: Path, module: CapsuleModule) -> None:
-    """Refuse a checkpoint that is damaged, holds code, or is of another model."""
-    checkpoint = read_checkpoint(path)
-    expected = {name: value.shape for name, value in module.state_dict().items()}
-    other = RunError(f"the checkpoint {path} is of another model than the recipe's {module.recipe.model.name!r}.")
-    try:
-        if {name: value.shape for name, value in checkpoint["state_dict"].items()} != expected:
-            raise other
-        shapes = [parameter.shape for parameter in module.parameters()]
-        for index, state in checkpoint["optimizer_states"][0]["state"].items():
-            if any(value.shape not in ((), shapes[index]) for value in state.values()):
-                raise other
-    except (AttributeError, LookupError, TypeError) as error:
-        raise RunError(f"the checkpoint {path} is not of a training: some of its parts are missing.") from error
-
-
-def _make_trainer(recipe: Recipe, folder: Path, callbacks: list[pl.Callback], bar: bool) -> pl.Trainer:
-    training = recipe.training
-    several = training.devices * training.nodes > 1
-    idle_decoder = recipe.loss.reconstruction_scale == 0  # DDP must be told of parameters without gradients
-    accelerator = training.accelerator
-    if accelerator == "auto":
-        accelerator = "gpu" if torch.cuda.is_available() else "cpu"
-    return pl.Trainer(
-        accelerator=accelerator,
-        devices=training.devices,
-        num_nodes=training.nodes,
-        strategy=("ddp_find_unused_parameters_true" if idle_decoder else "ddp") if several else "auto",
-        precision=training.precision,  # type: ignore[arg-type]
-        max_epochs=training.epochs,
-        gradient_clip_val=recipe.optimizer.clip,
-        callbacks=callbacks,
-        plugins=[WholeFiles()],
-        logger=TensorBoardLogger(folder, name=TENSORBOARD, version=""),
-        enable_checkpointing=False,
-        enable_model_summary=False,
-        enable_progress_bar=bar,
-        num_sanity_val_steps=0,
-        use_distributed_sampler=False,
-        log_every_n_steps=10,
-        default_root_dir=folder,
-    )
-
-
-def measure_peak_memory() -> float | None:
-    """The most memory that this process has held; None where the system does not tell."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return round(peak / (2**30 if sys.platform == "darwin" else 2**20), 3)
-
-
-def _finish(
-    recipe: Recipe, folder: Path, module: CapsuleModule, log: EpochLog, seconds: float, first: bool,
-    more: Mapping[str, Any],
-) -> dict[str, Any]:  # fmt: skip
-    last = log.rows[-1] if log.rows else {}
-    kept = log.rows[log.best_epoch()] if log.rows and recipe.training.keep == "best" else last
-    training_seconds = sum(row["seconds"] for row in log.rows)
-    seen = len(log.rows) * (len(module.train_source) // recipe.training.batch_size) * recipe.training.batch_size
-    summary = {
-        "model": recipe.model.name,
-        "parameters": parameter_count(module.model),
-        "epochs": len(log.rows),
-        **({"kept_epoch": log.best_epoch() + 1} if recipe.training.keep == "best" and log.rows else {}),
-        "steps": int(last.get("step", 0)),
-        **{key: kept[key] for key in REPORTED if key in kept},
-        "training_seconds": round(training_seconds, 1),
-        f"{module.train_source.kind}_per_second": round(seen / training_seconds, 1) if training_seconds else None,
-        "wall_seconds_of_this_session": round(seconds, 1),
-        "peak_memory_gb": measure_peak_memory(),
-        **more,
-    }
-    if first:
-        write_json(folder / "summary.json", summary)
-    return summary

@@ -189,7 +189,7 @@ class CapsuleModule(pl.LightningModule):
         options = self.recipe.optimizer
         learned = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         # In one pass over memory: a table of word vectors is most of a text model, and most of it rests in every step.
-        mixed = self.recipe.training.precision != 32  # Lightning cannot clip gradients with both
+        mixed = self.trainer.precision != "32-true"  # Lightning cannot clip gradients with both
         fused = not mixed and all(parameter.device.type == "cpu" for parameter in learned)
         optimizer = torch.optim.Adam(learned, options.lr, weight_decay=options.weight_decay, fused=fused or None)
         schedule: torch.optim.lr_scheduler.LRScheduler

@@ -11,7 +11,9 @@ from torchcaps.data.options import DataOptions, TextOptions
 from torchcaps.errors import TorchcapsError
 from torchcaps.plain import shorten
 
-PRECISIONS = ("32", "bf16-mixed", "16-mixed")
+PRECISIONS = {"auto": "auto", "32": "32-true", "bf16": "bf16-mixed", "bf16-mixed": "bf16-mixed", "16": "16-mixed",
+              "fp16": "16-mixed", "16-mixed": "16-mixed"}  # fmt: skip
+"""What may be asked for, and what Lightning calls it; which of the others ``auto`` is depends on the machine."""
 MOST_EPOCHS = 10_000_000
 WATCHED = ("accuracy", "balanced-accuracy", "loss")
 MOST_SEEDS = 2**62
@@ -139,7 +141,9 @@ class TrainingOptions:
         devices: processes on this machine.
         nodes: machines.
         accelerator: cpu, gpu or auto.
-        precision: 32, bf16-mixed or 16-mixed, as Lightning names them.
+        patience: stop when validation has not become better for so many epochs; not given: train all epochs.
+        min_delta: by how much it must become better for that.
+        precision: auto (bf16 on a GPU that has it, else 32), 32, bf16 or 16; the last two keep weights in 32 bits.
         checkpoint_every: steps between resumable checkpoints.
         inverse_temperature: of EM routing, per epoch: a list; the last one stays. Not given: as the model has it.
         threads: of one process; not given: as many as torch takes, and fewer where other programs make that slower.
@@ -154,6 +158,8 @@ class TrainingOptions:
     devices: int = 1
     nodes: int = 1
     accelerator: Literal["cpu", "gpu", "auto"] = "auto"
+    patience: Optional[int] = None
+    min_delta: float = 0.0
     precision: Union[int, str] = 32
     checkpoint_every: int = 100
     inverse_temperature: Optional[list[float]] = None
@@ -172,6 +178,9 @@ class TrainingOptions:
             _require(value is None or 1 <= value <= most, f"training.{name}", f"must be between 1 and {most}", value)
         _require(self.watch in WATCHED, "training.watch", f"must be one of {', '.join(WATCHED)}", self.watch)
         _require(0 <= self.seed < MOST_SEEDS, "training.seed", "must be between 0 and 2^62", self.seed)
+        _require(self.patience is None or self.patience >= 1, "training.patience", "must be at least 1", self.patience)
+        fits = 0 <= self.min_delta < math.inf
+        _require(fits, "training.min_delta", "must be a number that is not negative", self.min_delta)
         _require(self.first_epoch >= 0, "training.first_epoch", "must not be negative", self.first_epoch)
         fits = str(self.precision) in PRECISIONS
         _require(fits, "training.precision", f"must be one of {', '.join(PRECISIONS)}", self.precision)
@@ -196,6 +205,11 @@ class Recipe:
             raise RecipeError(
                 "training.keep=best needs validation: give data.validation, such as 0.1, or keep the last epoch.",
                 "training.keep",
+            )
+        if self.training.patience is not None and not self.data.validation:
+            raise RecipeError(
+                "training.patience needs validation to watch: give data.validation, such as 0.1, or train all epochs.",
+                "training.patience",
             )
 
     def as_dict(self) -> dict[str, Any]:

@@ -76,6 +76,8 @@ MEANT = {
     **{name: f"{name}.{key}" for name, key in (("model", "name"), ("data", "name"), ("loss", "kind"))},
 }  # fmt: skip
 """What others call a key of ours, for advice only."""
+DEFAULT_RECIPES = {"images": "quickstart", "texts": "text"}
+"""By which data of a kind is trained on if no recipe is named."""
 
 Notice = Callable[[str], None]
 

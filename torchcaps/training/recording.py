@@ -14,6 +14,7 @@ from torchcaps.data.options import IN_MEMORY
 from torchcaps.data.record import MOST_NAMED, SplitRecord, count_shared, list_contradictions, make_record, read_record
 from torchcaps.data.registry import is_path
 from torchcaps.data.splits import choose_entries
+from torchcaps.errors import DataError
 from torchcaps.training.errors import RunError
 from torchcaps.training.recipe import Recipe
 from torchcaps.training.runs import read_run_recipe
@@ -26,6 +27,16 @@ def settle_paths(recipe: Recipe) -> Recipe:
     place = None if data.dir is None else os.path.abspath(data.dir)
     vectors = None if recipe.text.vectors is None else os.path.abspath(recipe.text.vectors)
     return replace(recipe, data=replace(data, name=name, dir=place), text=replace(recipe.text, vectors=vectors))
+
+
+def require_data(folder: Path, recipe: Recipe) -> None:
+    """Raise if the files of a run that goes on are not where they were."""
+    name = recipe.data.name
+    if os.path.isabs(name) and not os.path.lexists(name):
+        raise RunError(
+            f"the data of {folder} is not at {name} any more. If it was moved, give its new place as data.name.",
+            option="data.name",
+        )
 
 
 def resume_split(folder: Path, recipe: Recipe, dataset: Dataset, files: Files, changed_data: bool) -> Files:
@@ -42,9 +53,8 @@ def resume_split(folder: Path, recipe: Recipe, dataset: Dataset, files: Files, c
         RunError: the data has changed; the message names what.
     """
     record = read_record(folder)
-    moved = read_run_recipe(folder).data.name != recipe.data.name
     if record is None:
-        if moved:
+        if _is_moved(folder, recipe):
             raise RunError(
                 f"{folder} recorded no split of its data, so nobody can tell whether {recipe.data.name} holds the same "
                 "items: resume it with the data where it was.",
@@ -66,10 +76,31 @@ def resume_split(folder: Path, recipe: Recipe, dataset: Dataset, files: Files, c
     return files._replace(record=record)
 
 
-def record_split(dataset: Dataset, train: Source, validation: Source | None, files: Files) -> SplitRecord | None:
+def _is_moved(folder: Path, recipe: Recipe) -> bool:
+    """Whether a run's data is looked for elsewhere than it was."""
+    try:
+        return settle_paths(read_run_recipe(folder)).data.name != recipe.data.name
+    except DataError:  # it is not there any more
+        return True
+
+
+def record_split(
+    dataset: Dataset,
+    train: Source,
+    validation: Source | None,
+    files: Files,
+    before: frozenset[str] = frozenset(),
+) -> SplitRecord | None:
     """Which items a training that begins has in which split; None for data sets that everyone has alike.
 
     Test items that are trained on, too, and equal items with different labels, are told.
+
+    Args:
+        dataset: all items.
+        train: those to train on.
+        validation: those to validate on.
+        files: has the split, if it is known, and who is told.
+        before: keys of items that the weights to begin with were trained on.
     """
     entries = dataset.list_entries()
     items = list_items(train)
@@ -89,7 +120,13 @@ def record_split(dataset: Dataset, train: Source, validation: Source | None, fil
             f"{len(twice):,} {train.kind} come more than once with different labels (such as {twice[0]}): no answer "
             "can be right for all of them."
         )
-    return record
+    seen = [row.name for row in record.rows if row.split == "test" and row.key in before - record.trained]
+    if seen and files.notice:
+        files.notice(
+            f"{len(seen):,} of the {len(test):,} test {train.kind} were trained on by the weights to begin with (such "
+            f"as {seen[0]}): the test will flatter."
+        )
+    return replace(record, before=before - record.trained)
 
 
 def list_items(source: Source) -> tuple[Item, ...] | None:

@@ -18,7 +18,7 @@ import os
 import platform
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from torchcaps.data.options import IN_MEMORY
 from torchcaps.data.record import RECORD
+from torchcaps.data.registry import list_datasets
 from torchcaps.errors import FileError, TorchcapsError
 from torchcaps.extras import comes_with_an_extra
 from torchcaps.io import make_folders, require_inside, require_regular, write_bytes, write_json, write_text
@@ -39,7 +41,7 @@ from torchcaps.training.specs import ModelSpec
 from torchcaps.training.tasks.text import VOCABULARY
 
 RECIPE, WEIGHTS, CHECKPOINT, METRICS = "recipe.yaml", "weights.safetensors", "checkpoint.ckpt", "metrics.csv"
-TENSORBOARD = "tensorboard"
+TENSORBOARD, EVALUATION = "tensorboard", "evaluation.json"
 OWN_FILES = (RECIPE, WEIGHTS, CHECKPOINT, METRICS, VOCABULARY, RECORD)
 """That a training writes and reads again."""
 
@@ -73,19 +75,30 @@ def new_run_folder(name: str, wanted: str | None = None) -> Path:
 
 @contextmanager
 def begin_run(name: str, wanted: str | None = None) -> Iterator[Path]:
-    """A new folder as :func:`new_run_folder` makes it; it goes away again if a training in it does not even begin."""
+    """A new folder as :func:`new_run_folder` makes it.
+
+    If a training in it does not even begin, it goes away again, and so do the folders around it that were made for it.
+    """
     place = Path(wanted) if wanted is not None and wanted.strip() else Path("runs", name)
     with make_folders(place.parent):
-        kept = wanted is not None and place.is_dir()  # somebody made it before
+        whole = wanted is None or not place.is_dir()  # else somebody made it before
         folder = new_run_folder(name, wanted)
         try:
             yield folder
         except BaseException:
             if not (folder / TENSORBOARD).exists():
-                shutil.rmtree(folder, ignore_errors=True)
-                if kept:
-                    folder.mkdir(exist_ok=True)
+                _remove_attempt(folder, whole)
             raise
+
+
+def _remove_attempt(folder: Path, whole: bool) -> None:
+    """Delete what a training that did not begin has written; a folder that was there, empty, stays."""
+    if whole:
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    for path in folder.iterdir():
+        with suppress(OSError):
+            path.unlink()
 
 
 def _is_left_by_the_dead(name: str) -> bool:
@@ -248,13 +261,32 @@ def is_run_folder(path: Path) -> bool:
 
 
 def read_run_recipe(folder: str | os.PathLike[str], overrides: Mapping[str, Any] | None = None) -> Recipe:
-    """The recipe of a run folder; ``overrides`` as in :func:`~torchcaps.training.recipes.recipe_from_values`."""
+    """The recipe of a run folder; ``overrides`` as in :func:`~torchcaps.training.recipes.recipe_from_values`.
+
+    Version 0.1 kept the paths of one's own data as they were given. One that does not lead anywhere from the working
+    directory is looked for from the run's folder and from the two above it: of ``runs/NAME-n`` the upper is the one in
+    which it was trained.
+    """
     from torchcaps.training.recipes import read_values, recipe_from_values
 
     path = _require_own_file(Path(folder), RECIPE)
     if not path.is_file():
         raise RunError(f"{folder} is not a run folder: it has no {RECIPE}.")
-    values = read_values(path)
+    values, given = read_values(path), overrides or {}
     if "units" not in values.get("text", {}):  # of 0.1, whose runs go on with what they took for words
         values = {**values, "text": {**values.get("text", {}), "units": "words"}}
-    return recipe_from_values(values, overrides)
+    recipe = recipe_from_values(values, given)
+    for section, key in (("data", "name"), ("data", "dir"), ("text", "vectors")):
+        options = getattr(recipe, section)
+        if f"{section}.{key}" not in given:
+            setattr(options, key, _find_again(getattr(options, key), Path(folder)))
+    return recipe
+
+
+def _find_again(name: str | None, folder: Path) -> str | None:
+    """A path that is relative to a run's folder, or to one above it, in full; anything else as it is."""
+    if name is None or os.path.isabs(name) or os.path.lexists(name) or name in (IN_MEMORY, *list_datasets()):
+        return name
+    here = Path(os.path.abspath(folder))
+    places = [place / name for place in (here, here.parent, here.parent.parent)]
+    return next((str(place) for place in places if os.path.lexists(place)), name)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -28,6 +28,22 @@ class InputBatch(NamedTuple):
 
     places: Sequence[int]
     inputs: Tensor
+
+
+class Axis(NamedTuple):
+    """What the sizes of a model's tensors may follow, such as its classes.
+
+    Attributes:
+        what: it has along it, in a sentence.
+        names: of these, in their order.
+        larger: the same task with one more of them.
+        unnamed: how many of the names are nobody's.
+    """
+
+    what: str
+    names: tuple[str, ...]
+    larger: Task
+    unnamed: int = 0
 
 
 class Prepared(NamedTuple):
@@ -109,6 +125,26 @@ class Task(ABC):
     def model_options(self, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
         """The options of a model, with those that the data decides about."""
         return dict(options)
+
+    def axes(self) -> tuple[Axis, ...]:
+        """What the sizes of a model's tensors follow: one for the classes, and others by the kind of data."""
+        return (Axis("classes", self.class_names, replace(self, class_names=(*self.class_names, "…"))),)
+
+    def to_keys(self, data_options: Collection[str]) -> dict[str, Any]:
+        """The keys of a recipe by which other data becomes what this task reads.
+
+        Args:
+            data_options: the options that the other data has.
+        """
+        return {}
+
+    def match(self, known: Task, dataset: Dataset) -> dict[str, Any]:
+        """Changes of a recipe's ``data`` that bring these inputs to the size of those that another task knows."""
+        return {}
+
+    def describe_inputs(self, known: Task, matched: bool) -> str:
+        """How these inputs differ from those that another task knows, as a sentence; ``matched``: they were brought."""
+        return ""
 
     @abstractmethod
     def to_header(self) -> dict[str, Any]:

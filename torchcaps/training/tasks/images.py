@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -16,10 +16,11 @@ from torch import Tensor
 from torchcaps.data.dataset import Dataset, Files, ImageDataset, Kind
 from torchcaps.data.images import ImageSource
 from torchcaps.data.memory import is_picture, list_pixels
+from torchcaps.data.options import DataOptions
 from torchcaps.data.pictures import Fit, fit_image, read_image
 from torchcaps.data.preparation import Preparation
 from torchcaps.data.sources import evaluation_source, training_sources
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import DataError, TorchcapsError
 from torchcaps.models.registry import Reads, model_factory
 from torchcaps.training.errors import RunError
 from torchcaps.training.recipe import Recipe
@@ -98,6 +99,41 @@ class ImageTask(Task):
         if self.objects > 1 and "objects" in inspect.signature(model_factory(name)).parameters:
             chosen.setdefault("objects", self.objects)
         return chosen
+
+    def to_keys(self, data_options: Collection[str]) -> dict[str, Any]:
+        """See :class:`Task`: the same preparation, and of a folder the same size of the images."""
+        known = {each.name for each in fields(DataOptions)}
+        keys = {f"data.{key}": value for key, value in asdict(self.preparation).items() if key in known}
+        if self.preparation.crop is not None:
+            keys["data.shift"] = 0  # a patch from a random place is a shift already
+        _, height, width = self.image_shape
+        if "image_size" in data_options and height == width:
+            keys["data.options.image_size"] = height
+        return keys
+
+    def match(self, known: Task, dataset: Dataset) -> dict[str, Any]:
+        """See :class:`Task`: another ``resize``, unless somebody has asked for one."""
+        if not isinstance(known, ImageTask) or self.preparation != known.preparation:
+            return {}
+        _, height, width = known.input_shape
+        if self.input_shape[1:] == (height, width):
+            return {}
+        wanted = replace(self.preparation, resize=min(height, width), crop=None, crops=1)
+        if wanted.input_shape(self.image_shape)[1:] != (height, width):
+            return {}
+        try:
+            cast(ImageDataset, dataset).check_preparation(wanted)
+        except DataError:  # it has a canvas of its own
+            return {}
+        return {"resize": wanted.resize, "crop": None, "crops": 1}
+
+    def describe_inputs(self, known: Task, matched: bool) -> str:
+        """See :class:`Task`."""
+        if matched:
+            _, height, width = self.input_shape
+            return f"Images are brought to {height}×{width}, the size that the model was trained for."
+        here, there = ("×".join(map(str, shape)) for shape in (self.input_shape, known.input_shape))
+        return f"Images are {here} here (channels × height × width), and the model was trained for {there}."
 
     def to_header(self) -> dict[str, Any]:
         """See :class:`Task`."""

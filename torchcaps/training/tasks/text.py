@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -18,13 +18,13 @@ from torchcaps.data.text.sets import TextSet
 from torchcaps.data.text.texts import Texts
 from torchcaps.data.text.tokens import tokenize
 from torchcaps.data.text.vectors import make_initial_vectors
-from torchcaps.data.text.vocabulary import Vocabulary
+from torchcaps.data.text.vocabulary import FIRST, Vocabulary
 from torchcaps.errors import TorchcapsError
 from torchcaps.io import require_inside, write_atomically
 from torchcaps.models.registry import Reads
 from torchcaps.training.errors import RunError
 from torchcaps.training.recipe import Recipe
-from torchcaps.training.tasks.base import InputBatch, OnBadItem, Prepared, Task
+from torchcaps.training.tasks.base import Axis, InputBatch, OnBadItem, Prepared, Task
 from torchcaps.training.tasks.headers import read_class_names, read_count, read_value
 
 VOCABULARY = "vocabulary.txt"
@@ -92,6 +92,15 @@ class TextTask(Task):
             model.load_vectors(vectors)  # type: ignore[operator] # every model that reads words has it
 
         return Prepared(task, train, validation, begin)
+
+    def axes(self) -> tuple[Axis, ...]:
+        """See :class:`Task`: also the words, before which padding and the unknown ones have a row each."""
+        words = Axis("words", ("", " ", *self.known_words.words), replace(self, words=self.words + 1), FIRST)
+        return (*super().axes(), words)
+
+    def to_keys(self, data_options: Collection[str]) -> dict[str, Any]:
+        """See :class:`Task`: vectors of the same size, and texts that are cut at the same length."""
+        return {"text.vector_size": self.vector_size, "text.max_length": self.max_length}
 
     def to_header(self) -> dict[str, Any]:
         """See :class:`Task`."""
