@@ -415,9 +415,9 @@ def fit(
     """Train a model: the same that ``torchcaps train`` does.
 
     Args:
-        data: a data set's name; a folder of class folders of images, an .npz with x and y, or a .csv, .tsv or .jsonl
-            of texts, by path; a pair (images, labels) of arrays or (texts, labels) of lists; a torch ``Dataset`` of
-            (image, label) pairs; or a :class:`~torchcaps.data.dataset.Dataset`.
+        data: a data set's name; a folder of class folders of images, or of images with a labels.csv, an .npz with x
+            and y, or a .csv, .tsv or .jsonl of texts, by path; a pair (images, labels) of arrays or (texts, labels) of
+            lists; a torch ``Dataset`` of (image, label) pairs; or a :class:`~torchcaps.data.dataset.Dataset`.
         model: one of :func:`torchcaps.list_models`; not given: that of ``start_from``, or the recipe's.
         epochs: passes over the training data; not given: the recipe's.
         test: test data of the same kind, for data in memory; not given: a fifth of each class is kept for it.
