@@ -163,12 +163,19 @@ def _train(
         raise RunError(
             f"training.keep=best: none of the {source.kind} is kept aside. Raise data.validation.", "data.validation"
         )
+    processes = recipe.training.devices * recipe.training.nodes
+    if validation is not None and len(validation) < processes:
+        raise RunError(
+            f"{processes} processes cannot share {len(validation)} validation {source.kind}: raise data.validation, or "
+            "give 0 to train without.",
+            option="data.validation",
+        )
     spec, model = _make_first_model(recipe, prepared)
     if start is not None:
         model.load_state_dict(start)
     module = CapsuleModule(model, recipe, source, validation)
     training = recipe.training
-    _try_one_batch(module, TrainingBatches(source, training.batch_size, 0, world=training.devices * training.nodes))
+    _try_one_batch(module, TrainingBatches(source, training.batch_size, 0, world=processes))
     if resume:
         if task.read_files(folder) != task:  # another order of token ids would be another model
             raise RunError(
@@ -219,7 +226,7 @@ def _train(
             raise RunError(f"the checkpoint in {folder} cannot be resumed: {str(error)[:200]}.") from error
         raise
     of_weights = log.best_epoch() if best_of is not None and log.rows else len(log.rows) - 1
-    unanswered = describe_unanswered(log.unanswered.get(of_weights, {}), f"validation {source.kind}")
+    unanswered = describe_unanswered(log.unanswered.get(of_weights, {}), f"validation {source.kind}", recipe)
     if say and unanswered:
         say(unanswered)
     return _finish(recipe, folder, module, log, time.perf_counter() - started, trainer.is_global_zero)
