@@ -71,9 +71,9 @@ def describe_balance(recipe: Recipe, train: Source, validation: Source | None) -
         missing = [name for name, trained, aside in pairs if trained and not aside]
         if missing:
             said.append(
-                f"No validation {train.kind.removesuffix('s')} (of {len(validation):,}) shows {_list_names(missing)}: how "
-                f"well {'it is' if len(missing) == 1 else 'they are'} learned is not watched. Raise data.validation, or "
-                f"add {train.kind}."
+                f"No validation {train.kind.removesuffix('s')} (of {len(validation):,}) shows {_list_names(missing)}: "
+                f"how well {'it is' if len(missing) == 1 else 'they are'} learned is not watched. Raise "
+                f"data.validation, or add {train.kind}."
             )
     return said
 
