@@ -46,7 +46,7 @@ PROBLEMS = {
     "pair-500": Problem((3, 8), 8, 500, 5, 30),
     "pair-1000": Problem((3, 8), 8, 1000, 10, 30),
     "pair-5000": Problem((3, 8), 8, 5000, 50, 10),
-    "ten-500": Problem(TEN, 8, 500, 5, 30),
+    "ten-500": Problem(TEN, 8, 500, 5, 10),
     "ten-2000": Problem(TEN, 8, 2000, 20, 5),
 }
 REMEDIES: dict[str, dict[str, Any]] = {

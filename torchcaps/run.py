@@ -197,7 +197,7 @@ class Run:
                 notice(
                     f"{seen:,} of these {len(opened.source):,} {self.task.kind} were trained on: the result flatters."
                 )
-        unanswered = describe_unanswered(find_unanswered(result), self.task.kind)
+        unanswered = describe_unanswered(find_unanswered(result), self.task.kind, self.recipe)
         if unanswered and notice:
             notice(unanswered)
         own = data is None and data_dir is None and crops is None

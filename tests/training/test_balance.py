@@ -19,6 +19,7 @@ from torchcaps.run import load
 from torchcaps.training import checkpoints, fit, runs
 from torchcaps.training.balance import describe_balance, describe_unanswered, weigh_classes
 from torchcaps.training.callbacks import EpochLog
+from torchcaps.training.errors import RunError
 from torchcaps.training.evaluation import measure_source
 from torchcaps.training.measured import write_table
 from torchcaps.training.recipe import LossOptions, Recipe, RecipeError
@@ -97,6 +98,8 @@ def test_weights_in_a_recipe():
         recipe = recipe_from_values({"loss": {"class_weights": given}})
         assert recipe.loss.class_weights == read
         assert recipe_from_values(json.loads(json.dumps(recipe.as_dict()))) == recipe
+    with pytest.raises(RecipeError, match="must be none, balanced, or a positive number for some classes by name"):
+        recipe_from_file("quickstart", read_keys(["--loss.class_weights", "{cat:3}"]))
     words = ["--loss.class_weights", "{cat: 3}", "--data.sampling", "balanced", "--training.watch=loss"]
     assert read_keys(words)["loss.class_weights"] == {"cat": 3}
     for hostile in ({"class_path": "os.system", "init_args": {"command": "ls"}}, ["a"], {"a": {"b": 1}}, "fair"):
@@ -114,12 +117,22 @@ def test_unequal_classes_are_told_unless_something_is_done():
     recipe.loss.class_weights = "balanced"
     assert describe_balance(recipe, source(60, 12, 4), None) == []
     (said,) = describe_balance(recipe, source(60, 12, 4), source(6, 0, 0))
-    assert "The 6 validation images show nothing of 'b', 'c': how well they are learned is not watched" in said
+    assert "No validation image (of 6) shows 'b', 'c': how well they are learned is not watched" in said
+
+
+def test_more_processes_than_validation_items(make_recipe, tmp_path):
+    recipe = make_recipe("--devices", "4", "--data.validation", "0.01")
+    with pytest.raises(RunError, match="4 processes cannot share 3 validation images: raise data.validation") as e:
+        fit.train(recipe, tmp_path)
+    assert e.value.option == "data.validation"
 
 
 def test_what_is_said_of_unanswered_classes():
     assert describe_unanswered({}, "images") is None
     assert "The class 'c' (1 text) was never answered: try loss.class_weights" in describe_unanswered({"c": 1}, "texts")
+    recipe = Recipe()
+    recipe.data.sampling = "balanced"
+    assert "never answered: train longer, or add to them." in describe_unanswered({"c": 1}, "texts", recipe)
     many = describe_unanswered({f"k{n}": 12 for n in range(8)}, "images")
     assert "'k0' (12 images), " in many
     assert "and 3 more were never answered" in many

@@ -54,11 +54,16 @@ def _read_given(wanted: Mapping[str, float], names: Sequence[str]) -> Tensor:
     return torch.tensor([float(wanted.get(name, 1.0)) for name in names])
 
 
+def is_balanced(recipe: Recipe | None) -> bool:
+    """Whether a recipe does something about classes of unequal size."""
+    return recipe is not None and (recipe.loss.class_weights != "none" or recipe.data.sampling == "balanced")
+
+
 def describe_balance(recipe: Recipe, train: Source, validation: Source | None) -> list[str]:
     """What a user should know of the sizes of the classes before training, a sentence each."""
     counts = count_classes(read_labels(train), len(train.class_names))
     said = []
-    if recipe.loss.class_weights == "none" and recipe.data.sampling == "shuffled":
+    if not is_balanced(recipe):
         said += _describe_imbalance(counts, train)
     if validation is not None:
         watched = count_classes(read_labels(validation), len(train.class_names))
@@ -66,9 +71,9 @@ def describe_balance(recipe: Recipe, train: Source, validation: Source | None) -
         missing = [name for name, trained, aside in pairs if trained and not aside]
         if missing:
             said.append(
-                f"The {len(validation):,} validation {train.kind} show nothing of {_list_names(missing)}: how well "
-                f"{'it is' if len(missing) == 1 else 'they are'} learned is not watched. Raise data.validation, or add "
-                f"{train.kind}."
+                f"No validation {train.kind.removesuffix('s')} (of {len(validation):,}) shows {_list_names(missing)}: "
+                f"how well {'it is' if len(missing) == 1 else 'they are'} learned is not watched. Raise "
+                f"data.validation, or add {train.kind}."
             )
     return said
 
@@ -85,16 +90,23 @@ def _describe_imbalance(counts: Tensor, source: Source) -> list[str]:
     ]
 
 
-def describe_unanswered(unanswered: Mapping[str, int], kind: str) -> str | None:
-    """A sentence on the classes that are there and were never answered, with how many items have them; None if none."""
+def describe_unanswered(unanswered: Mapping[str, int], kind: str, recipe: Recipe | None = None) -> str | None:
+    """A sentence on the classes that are there and were never answered; None if there are none.
+
+    Args:
+        unanswered: their names, and how many items have each.
+        kind: what items are called.
+        recipe: by which was trained, to know what may help; not given: unknown.
+    """
     if not unanswered:
         return None
     counted = [
         f"{name!r} ({count:,} {kind.removesuffix('s') if count == 1 else kind})" for name, count in unanswered.items()
     ]
     shown = _list_names(counted, quoted=True)
+    advice = "train longer, or add to them" if is_balanced(recipe) else f"try {REMEDY}"
     classes, were = ("class", "was") if len(unanswered) == 1 else ("classes", "were")
-    return f"The {classes} {shown} {were} never answered: try {REMEDY}."
+    return f"The {classes} {shown} {were} never answered: {advice}."
 
 
 def _list_names(names: Sequence[str], most: int = MOST_NAMED, quoted: bool = False) -> str:

@@ -160,7 +160,7 @@ def _train(
             ) from error
         raise
     of_weights = log.best_epoch() if recipe.training.keep == "best" and log.rows else len(log.rows) - 1
-    unanswered = describe_unanswered(log.unanswered.get(of_weights, {}), f"validation {source.kind}")
+    unanswered = describe_unanswered(log.unanswered.get(of_weights, {}), f"validation {source.kind}", recipe)
     if say and unanswered:
         say(unanswered)
     summary = make_summary(recipe, module, log, time.perf_counter() - started)
@@ -250,6 +250,13 @@ def _require_validation(recipe: Recipe, prepared: Prepared) -> None:
     if asked is not None and prepared.validation is None:
         raise RunError(
             f"{asked}: none of the {prepared.train.kind} is kept aside. Raise data.validation.", "data.validation"
+        )
+    processes, validation = training.devices * training.nodes, prepared.validation
+    if validation is not None and len(validation) < processes:
+        raise RunError(
+            f"{processes} processes cannot share {len(validation)} validation {prepared.train.kind}: raise "
+            "data.validation, or give 0 to train without.",
+            option="data.validation",
         )
 
 

@@ -175,11 +175,6 @@ class CapsuleModule(pl.LightningModule):
 
     def measure_validation(self) -> dict[str, Any]:
         """What :func:`~.tasks.metrics.measure_answers` says of the validation since the last call, of all processes."""
-        source = self.validation_source
-        assert source is not None
-        if not self.validation_answers.update_called:  # fewer items than processes; yet all exchange the same shapes
-            labels = source.batch(torch.arange(1), 0).labels[:0].to(self.device)
-            self.validation_answers.update(torch.zeros(0, len(source.class_names), device=self.device), labels)
         scores, labels = self.validation_answers.compute()
         self.validation_answers.reset()
         return measure_answers(scores, labels, tuple(self.train_source.class_names))

@@ -66,14 +66,14 @@ class LossOptions:
         kind: margin or spread for capsules, cross-entropy for models without.
         reconstruction_scale: weight of the sum of squared pixel errors.
         margin_schedule: of the spread loss: 0.1 more per epoch, the authors' by step, or constant at 0.9.
-        class_weights: balanced lets every class weigh the same, however many items it has; or a weight for some
+        class_weights: none; balanced lets every class weigh the same, however many items it has; or a weight for some
             classes by name, such as {cat: 3}.
     """
 
     kind: Literal["margin", "spread", "cross-entropy"] = "margin"
     reconstruction_scale: float = 0.0005
     margin_schedule: Literal["constant", "by-epoch", "by-step"] = "constant"
-    class_weights: Union[Literal["none", "balanced"], dict[str, float]] = "none"
+    class_weights: Union[dict[str, float], str] = "none"
 
     def __post_init__(self) -> None:
         scale = self.reconstruction_scale
