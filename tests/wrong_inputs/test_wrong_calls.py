@@ -86,7 +86,7 @@ def test_fit(named, declined):
 
 MODELS = [
     (("capsnt",), {}), (("",), {}), ((None,), {}), ((5,), {}), (("capsnet", 5), {}), (("capsnet", "x"), {}),
-    (("capsnet", (1, 28)), {}), (("capsnet", (1, 28, -1)), {}), (("capsnet", (1, 28, 1.5)), {}), 
+    (("capsnet", (1, 28)), {}), (("capsnet", (1, 28, -1)), {}), (("capsnet", (1, 28, 1.5)), {}),
     (("capsnet", None, 1), {}), (("capsnet", None, 0), {}), (("capsnet", None, "ten"), {}),
     (("capsnet", None, 2.5), {}),
     (("capsnet", None, True), {}), (("capsnet",), {"routng": "em"}), (("capsnet",), {"routing": "emm"}),

@@ -25,6 +25,7 @@ from torchcaps.io import write_text
 from torchcaps.machine import WeightLimit, free_memory
 from torchcaps.models.cnn import parameter_count
 from torchcaps.plain import require_modest
+from torchcaps.training.board import Board
 from torchcaps.training.callbacks import EpochLog, InverseTemperature, MarginSchedule, RunningMean, StopOnNonFinite
 from torchcaps.training.checkpoints import Checkpoints, WholeFiles, read_checkpoint, restore_signals
 from torchcaps.training.errors import RunError
@@ -49,7 +50,6 @@ with comes_with_an_extra():
     from lightning_fabric.utilities.exceptions import MisconfigurationException
     from pytorch_lightning.callbacks import TQDMProgressBar
     from pytorch_lightning.callbacks.progress.tqdm_progress import Tqdm
-    from pytorch_lightning.loggers import TensorBoardLogger
     from tqdm import tqdm
 
 Say = Callable[[str], None]
@@ -300,7 +300,7 @@ def _make_trainer(recipe: Recipe, folder: Path, callbacks: list[pl.Callback], ba
         gradient_clip_val=recipe.optimizer.clip,
         callbacks=callbacks,
         plugins=[WholeFiles()],
-        logger=TensorBoardLogger(folder, name=TENSORBOARD, version=""),
+        logger=Board(folder, name=TENSORBOARD, version=""),
         enable_checkpointing=False,
         enable_model_summary=False,
         enable_progress_bar=bar,
