@@ -351,12 +351,15 @@ class Run:
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the weights, and the recipe if there is one, into a folder that :func:`load` opens."""
         place = new_run_folder(self.spec.name, _require_path("folder", folder))
-        if self.recipe is not None:
-            write_recipe(place, self.recipe)
-        if self.folder is not None and (record := read_record(self.folder)) is not None:
-            record.write(place)
-        self.task.write_files(place)
-        save_weights(place / WEIGHTS, self.model, self.spec)
+        try:
+            if self.recipe is not None:
+                write_recipe(place, self.recipe)
+            if self.folder is not None and (record := read_record(self.folder)) is not None:
+                record.write(place)
+            self.task.write_files(place)
+            save_weights(place / WEIGHTS, self.model, self.spec)
+        except OSError as error:
+            raise RunError(f"{place} cannot be written: {error.strerror}.", option="folder") from error
 
 
 def load(source: str | os.PathLike[str], device: Device = None) -> Run:

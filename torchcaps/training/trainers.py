@@ -13,13 +13,13 @@ import torch
 
 from torchcaps.data.images import Source
 from torchcaps.extras import comes_with_an_extra
+from torchcaps.training.board import Board
 from torchcaps.training.checkpoints import WholeFiles
 from torchcaps.training.recipe import PRECISIONS, Recipe, TrainingOptions
 from torchcaps.training.runs import TENSORBOARD
 
 with comes_with_an_extra():
     import pytorch_lightning as pl
-    from pytorch_lightning.loggers import TensorBoardLogger
 
 
 def is_first_process() -> bool:
@@ -123,7 +123,7 @@ def make_trainer(
         gradient_clip_val=recipe.optimizer.clip,
         callbacks=callbacks,
         plugins=[WholeFiles()],
-        logger=TensorBoardLogger(folder, name=TENSORBOARD, version=""),
+        logger=Board(folder, name=TENSORBOARD, version=""),
         enable_checkpointing=False,
         enable_model_summary=False,
         enable_progress_bar=bar,
