@@ -474,6 +474,7 @@ def test_photographs_are_not_measured_as_drawings(tmp_path):
     assert dimensions["left_out"] in text
     assert dimensions["mean_change"] == [0] * 16, "a grey decoder draws the same whatever the pose"
     assert "properties" not in dimensions
+    assert "None of the 16 pose numbers changes the pictures" in text
     assert "no clear effect" not in found.said
     assert "is a clue to the amount by itself" in text
 

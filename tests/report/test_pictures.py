@@ -193,8 +193,8 @@ def test_ticks_can_be_told_apart(values, monkeypatch):
 
 def test_pieces_of_a_page():
     table = Table("a & b", ["a", TableCell("b", "<i>")], [["x", TableCell("−1", strength=0.5)]])
-    content = {"images": "1 image", "objects": 1, "multi_label": False, "summary": "{{ 7*7 }}", "table": table}
-    section = Section("s", "S & T", "movements.html", {**content, "blocks": []})
+    content = {"images": "1 image", "objects": 1, "multi_label": False, "on_black": True, "summary": "{{ 7*7 }}"}
+    section = Section("s", "S & T", "movements.html", {**content, "table": table, "blocks": []})
     header = ReportHeader("<title>", (), {"data": "'"}, "explain --seed 3", {})
     text = render("report.html", header=header, sections=[section], version="1", numbers="n", pictures="p")
     found = Checked(text)

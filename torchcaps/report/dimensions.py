@@ -38,6 +38,7 @@ MOST_CLASSES, MOST_ROWS = 10, 32
 """Classes and pose numbers that are shown."""
 LARGEST_SIDE = 40  # larger images are made smaller here: there are hundreds of them on the page
 NOT_CLEAR = "no clear effect"
+HARDLY_SEEN = 0.01  # a change per pixel, two or three of 255 steps
 
 
 def show_dimensions(given: GivenImages) -> Section:
@@ -207,11 +208,16 @@ def list_numbers(measured: Sequence[ClassEffects]) -> dict[str, Any]:
 
 def _sum_up_changes(measured: Sequence[ClassChanges], which: str) -> str:
     mean = torch.stack([part.change for part in measured]).mean(dim=0)
-    most = int(mean.argmax())
+    most, strongest = int(mean.argmax()), format_number(float(mean.max()))
+    if float(mean.max()) < HARDLY_SEEN:
+        return (
+            f"None of the {len(mean)} pose numbers changes the pictures so much that one would see it: the strongest, "
+            f"number {most + 1}, by {strongest} per pixel on average (measured: {which})."
+        )
     return (
-        f"Number {most + 1} of the {len(mean)} pose numbers changes the pictures most, by "
-        f"{format_number(float(mean[most]))} per pixel on average, and number {int(mean.argmin()) + 1} least, by "
-        f"{format_number(float(mean.min()))} (measured: {which}). Less than 0.01 is hardly to be seen."
+        f"Number {most + 1} of the {len(mean)} pose numbers changes the pictures most, by {strongest} per pixel on "
+        f"average, and number {int(mean.argmin()) + 1} least, by {format_number(float(mean.min()))} (measured: "
+        f"{which}). Less than {HARDLY_SEEN:g} is hardly to be seen."
     )
 
 
