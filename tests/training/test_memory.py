@@ -87,13 +87,13 @@ def test_what_fits_is_never_refused_and_what_cannot_fit_is():
             continue
         budget.check(model, CapsuleLoss(), told.append)
     assert len(told) == 1
-    assert told[0].startswith("This may be too much for this machine: a training step needs about 12 MB")
+    assert told[0].startswith("This may be too much for this machine: a training step needs at least 12 MB")
 
 
 def test_the_sentence_has_numbers_and_what_would_fit():
     budget = budget_of(80_000_000, (3, 96, 96), batch_size=64)
     sentence = budget.describe()
-    assert "a training step needs about" in sentence
+    assert "a training step needs at least" in sentence
     assert "for a batch of 64, and 80 MB are free. What would fit: images of 48×48 with 1," in sentence
     budget.free = 250_000_000
     assert "What would fit: a batch of 16 (training.batch_size), or images of 64×64 with " in budget.describe()
@@ -120,7 +120,7 @@ def test_processes_of_one_machine_share_its_memory():
 )
 def test_memory_that_runs_out_is_answered(error):
     with (
-        pytest.raises(RunError, match="the memory ran out: a training step needs about"),
+        pytest.raises(RunError, match="the memory ran out: a training step needs at least"),
         answer_out_of_memory(budget_of(10**9)),
     ):
         raise error
@@ -133,7 +133,7 @@ def test_other_errors_stay_what_they_are():
 
 def test_a_training_that_cannot_fit_is_refused_before_anything_is_written(tiny_recipe, tmp_path, monkeypatch):
     monkeypatch.setattr(memory, "free_memory", lambda: 1_000_000)
-    with pytest.raises(RunError, match="needs about .* of memory"):
+    with pytest.raises(RunError, match="needs at least .* of memory"):
         train(tiny_recipe(), tmp_path)
     assert not (tmp_path / "recipe.yaml").exists()
 

@@ -122,7 +122,7 @@ class StepBudget:
         free = "" if self.free is None else f", and {_spell_bytes(self.free)} are free"
         advice = [*self._find_batch_size(need), *self._find_side()]
         return (
-            f"a training step needs about {_spell_bytes(needed)} of memory, {_spell_bytes(weights)} of them for "
+            f"a training step needs at least {_spell_bytes(needed)} of memory, {_spell_bytes(weights)} of them for "
             f"{need.weights:,} weights and {_spell_bytes(needed - weights)} for a batch of {size}{free}. "
             + (f"What would fit: {', or '.join(advice)}." if advice else "Choose a smaller model (model.name).")
         )
@@ -220,7 +220,7 @@ def answer_out_of_memory(budget: StepBudget) -> Iterator[None]:
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
-        raise RunError(f"the memory ran out: {budget.describe()}", option="training.batch_size") from error
+        raise RunError(f"the memory ran out: {budget.describe()}") from error
 
 
 def _spell_bytes(count: float) -> str:
