@@ -25,7 +25,7 @@ OWN = {
     "experiments/step_cost.py": "words for a process of its own",
     "experiments/base.py": "a value as one would type it",
     "experiments/trained.py": "what a hash is taken of",
-    "data/text/files.py": "a label",
+    "data/text/rows.py": "a label",
 }
 """Modules that may make JSON by themselves, and what of."""
 

@@ -456,7 +456,7 @@ def fit(
     named = None if recipe is None else os.fspath(recipe)
     start = None if start_from is None else open_start(start_from)
     if start is None:
-        named = named or DEFAULT_RECIPES[kind]
+        named = DEFAULT_RECIPES[kind] if named is None else named
         chosen = recipe_from_file(named, changes)
     else:
         chosen = recipe_from_start(start, named, changes)

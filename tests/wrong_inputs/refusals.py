@@ -99,3 +99,20 @@ class Refused:
         assert_refusal(message.replace(str(self.folder), "folder"), command)  # which is as long as pytest likes
         assert list_files(self.folder) == before
         return message
+
+    def unread(self, *words: object) -> list[str]:
+        """What ``predict`` says of inputs that cannot be read, a line each: the rest would have been answered."""
+        before = list_files(self.folder)
+        self.capsys.readouterr()
+        with pytest.raises(SystemExit) as end:
+            main([str(word) for word in words])
+        out, err = self.capsys.readouterr()
+        assert end.value.code == 1, (end.value.code, out, err)
+        first, *reasons = err.splitlines()
+        assert first.startswith("torchcaps: "), err
+        assert reasons, err
+        for line in reasons:
+            assert not OF_PYTHON.search(line.replace(str(self.folder), "folder")), line
+            assert len(line) <= MOST_LETTERS + 300, line
+        assert list_files(self.folder) == before
+        return reasons

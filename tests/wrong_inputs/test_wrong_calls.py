@@ -70,7 +70,7 @@ FIT = [
     {"overrides": {"lr": 1}}, {"overrides": {"optimizer.lr": "fast"}}, {"overrides": {"optimizer.lr": -1}},
     {"overrides": {"optimizer.lr": None}}, {"overrides": {"optimizer.lr": object()}},
     {"overrides": {"loss.kind": "marign"}},
-    {"overrides": {"training.batch_size": 10**6}}, {"overrides": {"model.options.routing": "dynmic"}},
+    {"overrides": {"model.options.routing": "dynmic"}},
     {"overrides": {"model.options.shared": "maybe"}}, {"overrides": {"model.options": 5}}, {"overrides": {"": 1}},
     {"overrides": {"data.crop": 40, "data.shift": 0}}, {"overrides": {5: 1}}, {"overrides": [1]}, {"overrides": "x"},
     {"folder": ""}, {"folder": "/dev/null/x"}, {"folder": "nul\0"}, {"test": 5}, {"test": (IMAGES, LABELS[:3])},

@@ -19,7 +19,7 @@ TEXTS = {
     "nothing": "",
     "a space": " ",
     "a list": "[a, b]",
-    "a map": "{a: 1}",
+    "a map": "{a: x}",
     "a line break": "1\n2",
     "a command to the terminal": "\x1b[31m1",
     "half a bracket": "[1",
@@ -38,7 +38,7 @@ NUMBERS = {
 }
 WHOLE = {"with a fraction": "1.5", "true": "true", "with a power": "1e2", "a time": "1:30", "hexadecimal": "0x1f"}
 VALUES: dict[str, Any] = {
-    "a list": [1], "a map": {"a": 1}, "a class": {"class_path": "os.system", "init_args": {"command": "true"}},
+    "a list": [1], "a map": {"a": "x"}, "a class": {"class_path": "os.system", "init_args": {"command": "true"}},
     "lists in lists": [[[]]], "a word": "ten", "a very long list": list(range(500)),
 }  # fmt: skip
 MAY_BE_ANY_TEXT = {"data.name", "data.dir", "text.vectors", "model.name", "description"}

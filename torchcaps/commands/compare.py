@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from torchcaps.commands.base import Command, CommandError, say, user_errors
+from torchcaps.commands.base import Command, CommandError, say, say_json, user_errors
 from torchcaps.commands.keys import parse_with_keys, spell_keys
 
 if TYPE_CHECKING:
@@ -34,13 +33,15 @@ def _add_own(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", metavar="DIR", help="default: runs/compare/NAME-n")
     parser.add_argument("--json", action="store_true", help="print all numbers as JSON")
     parser.add_argument("--csv", action="store_true", help="print a line per model and seed as CSV")
-    parser.add_argument("--epochs", metavar="N", help="of every training (default: the recipe's)")
-    parser.add_argument("--data-dir", metavar="DIR", help="folder with data sets")
+    parser.add_argument("--epochs", metavar="N", help="short for --training.epochs, of every training")
+    parser.add_argument("--data-dir", metavar="DIR", help="short for --data.dir: folder with data sets")
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--data", metavar="NAME", help="a folder of class folders, an .npz, a .csv, or a data set's name"
+        "--data",
+        metavar="NAME",
+        help="short for --data.name: a folder of class folders, an .npz, a .csv, or a name",
     )
     _add_own(parser)
 
@@ -51,13 +52,9 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
         raise CommandError(f"what is {words[0]!r} for? Data is given as: torchcaps compare-models --data {words[0]}")
     spelled = ["--data.name" + word[6:] if word == "--data" or word.startswith("--data=") else word for word in words]
     with user_errors(_spell):
-        own, overrides = parse_with_keys(spelled, _add_own)
-    defaults = argparse.ArgumentParser(add_help=False)
-    _add_own(defaults)
+        own, overrides = parse_with_keys(spelled, _add_own, "torchcaps compare-models")
     data = overrides.pop("data.name", None)
-    return argparse.Namespace(
-        **{**vars(defaults.parse_args([])), **own.as_dict(), "data": data, "overrides": overrides}
-    )
+    return argparse.Namespace(**vars(own), data=data, overrides=overrides)
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -70,7 +67,7 @@ def _run(arguments: argparse.Namespace) -> int:
     with user_errors(_spell):
         result = _compare(arguments)
     if arguments.json:
-        say(json.dumps(result.to_numbers(), indent=2, ensure_ascii=False))
+        say_json(result.to_numbers())
     elif arguments.csv:
         say(result.csv, end="")
     else:

@@ -6,7 +6,7 @@ import argparse
 import csv
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from itertools import chain
 from pathlib import Path
@@ -73,13 +73,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     shape = parser.add_mutually_exclusive_group()
     shape.add_argument("--csv", action="store_true", help="print label and score of every class as CSV")
     shape.add_argument("--json", action="store_true", help="print a line of JSON for every image or text")
-
-
-def _parse(words: Sequence[str]) -> argparse.Namespace:
-    """Options may stand anywhere among the inputs."""
-    parser = argparse.ArgumentParser(prog="torchcaps predict", allow_abbrev=False)
-    _add_arguments(parser)
-    return parser.parse_intermixed_args(words)
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -254,4 +247,4 @@ def _tell(arguments: argparse.Namespace, tally: Tally, kind: str) -> None:
         say(f"torchcaps: {tables[0]} has labels, too: {command} measures how many are found.", sys.stderr)
 
 
-PREDICT = Command("classify image files or texts", EXAMPLES, _add_arguments, _run, _parse)
+PREDICT = Command("classify image files or texts", EXAMPLES, _add_arguments, _run)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -18,7 +17,7 @@ from torchcaps.experiments.differences import Difference, describe_difference, m
 from torchcaps.experiments.run import Row, format_csv, reproduce
 from torchcaps.experiments.tables import list_headings, list_lines, list_variants, measure_cell
 from torchcaps.experiments.trained import run_folder, seconds_per_epoch
-from torchcaps.io import make_printable, read_json, write_text
+from torchcaps.io import make_printable, read_json, write_json, write_text
 from torchcaps.models.cnn import parameter_count
 from torchcaps.run import Run
 from torchcaps.training.errors import RunError
@@ -149,7 +148,7 @@ def compare_models(
     try:
         place.mkdir(parents=True, exist_ok=True)
         if not (place / NUMBERS).is_file():
-            write_text(place / NUMBERS, json.dumps(plan.to_numbers(), indent=2, ensure_ascii=False) + "\n")
+            write_json(place / NUMBERS, plan.to_numbers())
     except OSError as error:
         raise RunError(f"the folder {place} cannot be made or written to: {error.strerror}.", "output") from error
     if say:
@@ -170,7 +169,7 @@ def compare_models(
     result = Comparison(place, plan, columns, rows, measure_differences(accuracies, plan.tested))
     write_text(place / TABLE, result.markdown)
     write_text(place / ROWS, result.csv)
-    write_text(place / NUMBERS, json.dumps(result.to_numbers(), indent=2, ensure_ascii=False) + "\n")
+    write_json(place / NUMBERS, result.to_numbers())
     return result
 
 
