@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, NamedTuple
@@ -139,7 +139,11 @@ def make_folder(folder: Path) -> Iterator[Path]:
 
     If nothing comes of the report, a folder that was made for it goes away again.
     """
-    with make_folders(folder):
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(make_folders(folder))
+        except FileError as error:
+            raise RunError(error) from error
         require_inside(folder, PAGE, NUMBERS, PICTURES)
         try:
             with TemporaryFile(dir=folder):

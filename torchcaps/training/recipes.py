@@ -196,7 +196,7 @@ def read_key(key: str, value: Any) -> Any:
         raise RecipeError(describe_misfit(key, value, wanted), key) from None
     most = LARGEST.get(type(read))
     if most is not None and key != "training.seed" and abs(read) > most and abs(read) != math.inf:
-        raise RecipeError(f"{key} cannot be meant to be so large: the most is {most:,g}; got {shorten(value)}.", key)
+        raise RecipeError(f"{key} must be at most {most:,}, got {shorten(value)}.", key)
     return read
 
 

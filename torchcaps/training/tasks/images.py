@@ -16,7 +16,7 @@ from torch import Tensor
 from torchcaps.data.dataset import Dataset, Files, ImageDataset, Kind
 from torchcaps.data.images import ImageSource
 from torchcaps.data.memory import is_picture, list_pixels
-from torchcaps.data.options import DataOptions
+from torchcaps.data.options import CROPS, DataOptions
 from torchcaps.data.pictures import Fit, fit_image, read_image
 from torchcaps.data.preparation import Preparation
 from torchcaps.data.sources import evaluation_source, training_sources
@@ -170,6 +170,8 @@ class ImageTask(Task):
         if dataset.kind != self.kind:
             raise RunError(f"{dataset.title} has {dataset.kind}, but this model reads images.")
         images = cast(ImageDataset, dataset).fit_to(self.image_shape, self.fit)
+        if crops is not None and crops > 1 and self.preparation.crop is None and crops in CROPS:
+            raise RunError(f"crops {crops} is for runs that were trained with data.crop, and this was not.", "crops")
         preparation = self.preparation if crops is None else replace(self.preparation, crops=crops)
         source = evaluation_source(images, preparation, split, files, self.class_names, self.multi_label)
         if source.image_shape != self.image_shape or source.class_names != self.class_names:
