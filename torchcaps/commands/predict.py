@@ -229,7 +229,7 @@ def _shorten(text: str) -> str:
 
 def _tell(arguments: argparse.Namespace, tally: Tally, kind: str) -> None:
     """Say on stderr what was left out, and what may not have been meant."""
-    from torchcaps.data.inputs import TABLE_ENDINGS
+    from torchcaps.data.columns import TABLE_ENDINGS
 
     counted = [f"{kind} {number:,}" for kind, number in tally.left_out.most_common() if number]
     if counted:

@@ -10,7 +10,10 @@ from typing import NamedTuple, Protocol
 from torchcaps.errors import FileError
 from torchcaps.io import parse_json
 
+TABLE_ENDINGS = (".csv", ".tsv", ".jsonl")
 DELIMITERS = ",;\t"
+FILE_COLUMNS = ("file", "filename", "file_name", "image", "image_path", "path")
+"""Where a table has the names of files, unless one is told."""
 _UTF8_MARK, _UTF16_MARKS = b"\xef\xbb\xbf", (b"\xff\xfe", b"\xfe\xff")
 
 

@@ -16,14 +16,11 @@ from fnmatch import fnmatch
 from itertools import chain
 from typing import BinaryIO
 
-from torchcaps.data.columns import read_column
+from torchcaps.data.columns import FILE_COLUMNS, TABLE_ENDINGS, read_column
+from torchcaps.data.image_files import EXTENSIONS
 from torchcaps.errors import DataError, FileError, TorchcapsError
 from torchcaps.io import open_regular, split_stream
 
-IMAGE_ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
-TABLE_ENDINGS = (".csv", ".tsv", ".jsonl")
-FILE_COLUMNS = ("file", "path", "filename", "image")
-"""Where a table has the names of files, unless one is told."""
 STREAM = "-"
 """Stands for what is piped in."""
 
@@ -74,7 +71,7 @@ def find_images(
             found = _list_files(pieces, separator, tally) if column is None else _read_files(pieces, "", wanted, tally)
             yield from found
             continue
-        for file in find_files(name, IMAGE_ENDINGS, tally):
+        for file in find_files(name, EXTENSIONS, tally):
             if not _is_table(file, column is not None):
                 yield file
             elif (stream := open_input(file, tally, pipes=file == name)) is not None:
@@ -84,7 +81,7 @@ def find_images(
 
 
 def _is_table(file: str, column_given: bool) -> bool:
-    return file.lower().endswith(TABLE_ENDINGS) or (column_given and not file.lower().endswith(IMAGE_ENDINGS))
+    return file.lower().endswith(TABLE_ENDINGS) or (column_given and not file.lower().endswith(EXTENSIONS))
 
 
 def _list_files(pieces: Iterable[bytes], separator: bytes, tally: Tally) -> Iterator[str]:

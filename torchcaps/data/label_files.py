@@ -12,21 +12,19 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from torchcaps.data.columns import DELIMITERS, FILE_COLUMNS, TABLE_ENDINGS
 from torchcaps.data.splits import SPLITS
 from torchcaps.errors import DataError, FileError, TorchcapsError
 from torchcaps.io import read_text, require_regular
 
-SUFFIXES = (".csv", ".tsv", ".jsonl")
 STEMS = ("labels", "metadata")
 """What such a file is called in a folder of images."""
-FILE_COLUMNS = ("file", "filename", "file_name", "image", "image_path", "path")
 LABEL_COLUMNS = ("label", "labels", "class", "classes", "tag", "tags")
 SEVERAL = ("labels", "classes", "tags")
 SPLIT_COLUMN = "split"
 VALIDATION = ("val", "valid", "validation")
 SEPARATORS = ("|", ";")
 """That part the labels in a cell, if any cell has one; the first that is found."""
-DELIMITERS = ",;\t"
 MOST_BYTES = 500_000_000
 """Of a file of labels: some million images."""
 BEGINNING = 100_000
@@ -90,7 +88,7 @@ class _Found(NamedTuple):
 
 def find_label_file(folder: Path) -> Path | None:
     """The file of labels in a folder, if it has one; two are refused."""
-    there = [folder / f"{stem}{suffix}" for stem in STEMS for suffix in SUFFIXES]
+    there = [folder / f"{stem}{suffix}" for stem in STEMS for suffix in TABLE_ENDINGS]
     there = [path for path in there if path.is_file()]
     if len(there) > 1:
         named = " and ".join(path.name for path in there)

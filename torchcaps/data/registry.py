@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from torchcaps.checks import require_choice
+from torchcaps.data.columns import TABLE_ENDINGS
 from torchcaps.data.dataset import NO_OPTION, Dataset, ImageDataset, Kind, TextDataset
 from torchcaps.data.image_arrays import ImageArrays
 from torchcaps.data.image_folder import ImageFolder
@@ -20,7 +21,6 @@ from torchcaps.data.label_files import find_label_file, is_label_file
 from torchcaps.data.labelled_images import LabelledImages
 from torchcaps.data.options import IN_MEMORY, DataOptions
 from torchcaps.data.text.files import OTHER_SUFFIXES, TextFile, explain_text_folder
-from torchcaps.data.text.rows import SUFFIXES
 from torchcaps.errors import DataError, InputError
 from torchcaps.plain import shorten
 from torchcaps.typed import describe_misfit, describe_type, field_types, fits
@@ -88,9 +88,9 @@ def find_dataset(name: str) -> type[Dataset]:
         raise DataError("the training data was in memory, which is not kept: give the data to use.", option="data.name")
     if name in _DATASETS:
         return _DATASETS[name]
-    if path.suffix.lower() in SUFFIXES and is_label_file(path):
+    if path.suffix.lower() in TABLE_ENDINGS and is_label_file(path):
         return LabelledImages
-    if path.suffix.lower() in SUFFIXES or any((path / f"train{suffix}").is_file() for suffix in SUFFIXES):
+    if path.suffix.lower() in TABLE_ENDINGS or any((path / f"train{suffix}").is_file() for suffix in TABLE_ENDINGS):
         return TextFile
     if path.suffix.lower() in OTHER_SUFFIXES and not path.is_dir():
         return TextFile  # which says what to do with it

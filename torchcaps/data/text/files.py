@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from torchcaps.data.columns import TABLE_ENDINGS
 from torchcaps.data.dataset import Files, TextDataset
 from torchcaps.data.images import check_split
 from torchcaps.data.items import Entry, Item, list_text_items
 from torchcaps.data.labels import LABEL, LABELS, check_separator, join_labels, name_label_classes, number_label_names
 from torchcaps.data.splits import NO_TEST, SPLITS, choose_entries
-from torchcaps.data.text.rows import MOST_NAMED, SUFFIXES, TextColumns, TextRow, TextTable, read_table
+from torchcaps.data.text.rows import MOST_NAMED, TextColumns, TextRow, TextTable, read_table
 from torchcaps.data.text.sets import TextSet
 from torchcaps.data.text.tokens import tokenize
 from torchcaps.errors import DataError
@@ -187,13 +188,13 @@ def _find_files(path: Path) -> dict[str, Path]:
     """The files of "train" and "test", or one of "" that is not yet cut into these."""
     if not path.is_dir():
         suffix = path.suffix.lower()
-        if suffix not in SUFFIXES:
+        if suffix not in TABLE_ENDINGS:
             advice = OTHER_SUFFIXES.get(suffix, "Rename it.")
-            raise DataError(f"{path} must end in {', '.join(SUFFIXES)}, so that its format is known. {advice}")
+            raise DataError(f"{path} must end in {', '.join(TABLE_ENDINGS)}, so that its format is known. {advice}")
         return {"": path}
     files = {}
     for split in SPLITS:
-        there = [path / f"{split}{suffix}" for suffix in SUFFIXES if (path / f"{split}{suffix}").is_file()]
+        there = [path / f"{split}{suffix}" for suffix in TABLE_ENDINGS if (path / f"{split}{suffix}").is_file()]
         if len(there) != 1:
             outcome = f"found {' and '.join(file.name for file in there)}" if there else "there is none"
             raise DataError(
@@ -212,7 +213,7 @@ def explain_text_folder(path: Path) -> str | None:
         inside = [file for folder in folders for file in itertools.islice(folder.iterdir(), MOST_LOOKED_AT)]
     except OSError:  # which is told when its content is wanted
         return None
-    tables = [entry.name for entry in entries if entry.suffix.lower() in SUFFIXES and entry not in folders]
+    tables = [entry.name for entry in entries if entry.suffix.lower() in TABLE_ENDINGS and entry not in folders]
     if tables and len(tables) == len(entries):
         return f"give the path of {tables[0]} itself, or call the files train.csv and test.csv."
     if inside and all(file.suffix.lower() == ".txt" for file in inside):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from typing import BinaryIO
 
-from torchcaps.data.columns import DELIMITERS, read_column
-from torchcaps.data.inputs import IMAGE_ENDINGS, STREAM, TABLE_ENDINGS, Tally, find_files, open_input
+from torchcaps.data.columns import DELIMITERS, TABLE_ENDINGS, read_column
+from torchcaps.data.image_files import EXTENSIONS
+from torchcaps.data.inputs import STREAM, Tally, find_files, open_input
 from torchcaps.errors import FileError
 from torchcaps.io import split_stream
 
@@ -44,7 +45,7 @@ def find_texts(
     for name in names:
         streamed = name == STREAM and listed is not None
         for file in [name] if streamed else find_files(name, TEXT_ENDINGS, tally):
-            if not streamed and file.lower().endswith(IMAGE_ENDINGS):
+            if not streamed and file.lower().endswith(EXTENSIONS):
                 tally.refuse(file, f"{file} is an image by its name, and this model reads texts.")
                 continue
             what = "stdin" if streamed else file

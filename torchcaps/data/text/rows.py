@@ -9,12 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from torchcaps.data.columns import DELIMITERS
 from torchcaps.data.labels import LABEL, LABELS, SEPARATOR, choose_separator, require_different, split_labels
 from torchcaps.data.text.sets import read_utf8
 from torchcaps.errors import DataError
 
-SUFFIXES = (".csv", ".tsv", ".jsonl")
-DELIMITERS = ",;\t"
 MOST_NAMED = 10
 """Columns that a sentence names."""
 LIKELY = {
