@@ -107,7 +107,7 @@ class ImageTask(Task):
         images = cast(ImageDataset, dataset)
         if not own:
             images = images.fit_to(self.image_shape)
-        if crops is not None and crops > 1 and self.preparation.crop is None and crops in CROPS:
+        if crops in CROPS[1:] and self.preparation.crop is None:
             raise RunError(f"crops {crops} is for runs that were trained with data.crop, and this was not.", "crops")
         preparation = self.preparation if crops is None else replace(self.preparation, crops=crops)
         source = evaluation_source(images, preparation, split, files, self.class_names)
