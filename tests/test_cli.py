@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 
@@ -28,3 +29,13 @@ def test_unknown_commands_exit_with_two(capsys):
         main(["inform"])
     assert stop.value.code == 2
     assert "Did you mean 'info'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["data", "list"], ["info"], ["train", "--list"]])
+def test_a_reader_that_has_left_is_no_error(words):
+    """As `torchcaps data list | true`."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([sys.executable, "-m", "torchcaps", *words], stdout=writer, stderr=subprocess.PIPE, text=True)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -250,7 +250,7 @@ class Run:
             try:
                 return options, self._dataset or make_dataset(options)
             except DataError as error:
-                raise RunError(f"{error} If the run's data was moved, give its new place as data.", "data") from None
+                raise RunError(f"{error} If it was moved, give its new place (data).", "data") from None
         if isinstance(data, DataOptions):
             return data, make_dataset(data)
         if isinstance(data, (str, os.PathLike)):

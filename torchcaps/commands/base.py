@@ -100,6 +100,8 @@ def user_errors(spell: Callable[[TorchcapsError], str] = spell_as_option) -> Ite
         if "can't allocate memory" not in str(error):  # so says torch
             raise
         raise CommandError(NO_MEMORY) from error
+    except BrokenPipeError:  # who read what is printed has left
+        raise
     except OSError as error:
         if error.strerror is None or isinstance(error, BrokenPipeError):  # who read stdout has left: no error
             raise

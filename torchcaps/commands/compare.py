@@ -52,7 +52,7 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
         raise CommandError(f"what is {words[0]!r} for? Data is given as: torchcaps compare-models --data {words[0]}")
     spelled = ["--data.name" + word[6:] if word == "--data" or word.startswith("--data=") else word for word in words]
     with user_errors(_spell):
-        own, overrides = parse_with_keys(spelled, _add_own, "torchcaps compare-models")
+        own, overrides = parse_with_keys(spelled, _add_own, "compare-models")
     data = overrides.pop("data.name", None)
     return argparse.Namespace(**vars(own), data=data, overrides=overrides)
 

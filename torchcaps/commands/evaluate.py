@@ -63,7 +63,7 @@ def _run(arguments: argparse.Namespace) -> int:
     else:
         _show(result, arguments.confusion)
     for notice in notices:
-        say(f"torchcaps: {notice}", sys.stderr)
+        say(f"torchcaps: {notice.replace('(new_items ', '(--new-items ')}", sys.stderr)
     return 0
 
 

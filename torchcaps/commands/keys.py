@@ -24,10 +24,10 @@ SHORT = {
 class KeyParser(Parser):
     """A command's own options and every key of a recipe, all of them texts."""
 
-    def __init__(self, add_own: Callable[[argparse.ArgumentParser], None], prog: str = "torchcaps train") -> None:
+    def __init__(self, add_own: Callable[[argparse.ArgumentParser], None], command: str = "train") -> None:
         from torchcaps.training import recipes
 
-        super().__init__(prog=prog, add_help=False)
+        super().__init__(prog=f"torchcaps {command}", add_help=False)
         add_own(self)
         self.own = set(self.list_options())
         self.meant = recipes.MEANT
@@ -43,21 +43,21 @@ class KeyParser(Parser):
 
 
 def parse_with_keys(
-    words: Sequence[str], add_own: Callable[[argparse.ArgumentParser], None], prog: str = "torchcaps train"
+    words: Sequence[str], add_own: Callable[[argparse.ArgumentParser], None], command: str = "train"
 ) -> tuple[argparse.Namespace, dict[str, Any]]:
     """A command's own options, and the keys of a recipe that are given with them.
 
     Args:
         words: of the command line, without the command.
         add_own: adds the command's own options to a parser.
-        prog: the command, for messages.
+        command: its name, for messages.
 
     Returns:
         The options, and values by key; see :func:`~torchcaps.training.recipes.recipe_from_values`.
     """
     from torchcaps.training.recipes import FREE, RENAMED, is_free, list_known_keys, parse_value, read_key
 
-    parser = KeyParser(add_own, prog)
+    parser = KeyParser(add_own, command)
     words = [_spell_in_full(word, parser.own) for word in words]
     # What the data set and the model take is not known here: an option for each that comes, of any plain value.
     names = dict.fromkeys(word.partition("=")[0][2:] for word in words if word.startswith("--"))

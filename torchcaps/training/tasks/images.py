@@ -170,7 +170,7 @@ class ImageTask(Task):
         if dataset.kind != self.kind:
             raise RunError(f"{dataset.title} has {dataset.kind}, but this model reads images.")
         images = cast(ImageDataset, dataset).fit_to(self.image_shape, self.fit)
-        if crops is not None and crops > 1 and self.preparation.crop is None and crops in CROPS:
+        if crops in CROPS[1:] and self.preparation.crop is None:
             raise RunError(f"crops {crops} is for runs that were trained with data.crop, and this was not.", "crops")
         preparation = self.preparation if crops is None else replace(self.preparation, crops=crops)
         source = evaluation_source(images, preparation, split, files, self.class_names, self.multi_label)
