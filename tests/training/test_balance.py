@@ -116,6 +116,10 @@ def test_unequal_classes_are_told_unless_something_is_done():
     assert describe_balance(recipe, source(40, 12, 0), None) == []
     recipe.loss.class_weights = "balanced"
     assert describe_balance(recipe, source(60, 12, 4), None) == []
+    both = Recipe()
+    both.loss.class_weights = both.data.sampling = "balanced"
+    assert "weigh rare classes twice" in describe_balance(both, source(60, 12, 4), None)[0]
+    assert describe_balance(both, source(6, 12, 4), None) == []
     (said,) = describe_balance(recipe, source(60, 12, 4), source(6, 0, 0))
     assert "No validation image (of 6) shows 'b', 'c': how well they are learned is not watched" in said
 

@@ -65,6 +65,11 @@ def describe_balance(recipe: Recipe, train: Source, validation: Source | None) -
     said = []
     if not is_balanced(recipe):
         said += _describe_imbalance(counts, train)
+    elif recipe.loss.class_weights == "balanced" and recipe.data.sampling == "balanced" and _is_unequal(counts):
+        said.append(
+            "loss.class_weights balanced and data.sampling balanced together weigh rare classes twice, so that "
+            "frequent ones may never be answered: one of them is enough."
+        )
     if validation is not None:
         watched = count_classes(read_labels(validation), len(train.class_names))
         pairs = zip(train.class_names, counts.tolist(), watched.tolist(), strict=True)
@@ -78,11 +83,15 @@ def describe_balance(recipe: Recipe, train: Source, validation: Source | None) -
     return said
 
 
+def _is_unequal(counts: Tensor) -> bool:
+    there = counts[counts > 0]
+    return int(there.max()) > MOST_RATIO * int(there.min())
+
+
 def _describe_imbalance(counts: Tensor, source: Source) -> list[str]:
-    there = counts.masked_fill(counts == 0, int(counts.max()))
-    least, most = int(there.argmin()), int(counts.argmax())
-    if int(counts[most]) <= MOST_RATIO * int(there[least]):
+    if not _is_unequal(counts):
         return []
+    least, most = int(counts.masked_fill(counts == 0, int(counts.max())).argmin()), int(counts.argmax())
     names = source.class_names
     return [
         f"The classes to train on differ much in size: {names[most]!r} has {int(counts[most]):,} {source.kind}, "
