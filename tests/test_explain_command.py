@@ -89,9 +89,10 @@ def test_texts_show_the_words_that_decide(explained_texts, tmp_path, capsys):
     assert all(len(case["words"]) == len(case["relevance"]) for case in cases)
     text = (tmp_path / "run" / "explain" / "report.html").read_text()
     footer = text[text.index("<footer>") :]
-    assert {path.name for path in (tmp_path / "run" / "explain").iterdir()} == {"report.html", "numbers.json"}
+    there = {path.name for path in (tmp_path / "run" / "explain").iterdir()}
+    assert {"report.html", "numbers.json"} <= there
     assert "numbers.json" in footer
-    assert "pictures" not in footer, "there are none"
+    assert ("pictures" in footer) == ("pictures" in there), "the footer names what is there"
     assert ">good</span>" in text or ">bad</span>" in text
     assert 'id="words"' in text
 

@@ -227,7 +227,7 @@ def test_a_table_without_the_column_names_those_it_has(photos, capsys):
     assert call("predict", "mnist", photos / "list.csv", photos / "b.png") == 1
     out, err = capsys.readouterr()
     assert len(out.splitlines()) == 1
-    assert "has no 'file' nor 'path' nor 'filename' nor 'image' among 'name', 'size'. Say by --column which" in err
+    assert "nor 'path' among 'name', 'size'. Say by --column which" in err
 
 
 # ---------------------------------------------------------------- texts

@@ -76,7 +76,7 @@ def test_a_report_of_ones_own_model(source, tmp_path, decoder):
     report = explain(model, TASK, source, tmp_path, facts=facts, progress=lambda *step: told.append(step[0]))
     page = Checked(report.page.read_text(encoding="utf-8"))
     sections = {"reconstructions", "dimensions"} if decoder else {"predictions"}
-    assert page.ids == sections | {"routing", "movements"}
+    assert page.ids == sections | {"measures", "routing", "movements"}
     assert "shapes-net on shapes" in page.said
     assert [layer["name"] for layer in report.numbers["routing"]["layers"]] == ["middle", "shapes"]
     direct = routing_by_layer(model, source.batch(torch.arange(18), 0).inputs)
@@ -147,7 +147,7 @@ def test_capsules_without_a_way_to_look_into_them(source, tmp_path):
             return ModelOutput(capsules.activation, capsules)
 
     report = explain(Closed(), TASK, source, tmp_path, facts=Facts("m", "d"))
-    assert Checked(report.page.read_text(encoding="utf-8")).ids == {"predictions", "movements"}
+    assert Checked(report.page.read_text(encoding="utf-8")).ids == {"predictions", "measures", "movements"}
 
 
 def test_ones_own_model_is_explored(source):

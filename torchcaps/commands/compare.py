@@ -13,8 +13,8 @@ from torchcaps.commands.keys import parse_with_keys, spell_keys
 if TYPE_CHECKING:
     from torchcaps.experiments.comparison import Comparison
 
-EXAMPLES = """  torchcaps compare-models --data photos/      a folder per class: capsules beside a CNN of equal size
-  torchcaps compare-models --data reviews.csv  texts: the columns text and label
+EXAMPLES = """  torchcaps compare-models --data photos/        a folder per class: capsules beside a CNN of equal size
+  torchcaps compare-models --data reviews.csv    texts: the columns text and label
   torchcaps compare-models --data photos/ --models capsnet-small capsnet-deep cnn-small --seeds 5 --epochs 10
   torchcaps compare-models --data mnist-mini --training.batch_size 32 --model.options.routing em
   torchcaps compare-models --data photos/ --csv > numbers.csv

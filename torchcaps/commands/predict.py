@@ -54,8 +54,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--column",
         metavar="NAME",
-        help="of tables (.csv, .tsv, .jsonl, also on stdin): where the files or texts are (default: file, path, "
-        "filename or image; of texts that of the training, or text)",
+        help="of tables (.csv, .tsv, .jsonl, also on stdin): where the files or texts are (default: file, "
+        "filename, image, path and the like; of texts that of the training, or text)",
     )
     parser.add_argument("-0", "--null", action="store_true", help="what comes on stdin is separated by NUL, not lines")
     parser.add_argument("--errors", metavar="FILE", help="write all that cannot be read, with the reason, as CSV")
