@@ -130,10 +130,11 @@ def own(trained, tmp_path):
 
 
 def measure(run, **options):
-    """How many items are tested, how many of these were trained on, and what is said."""
+    """How many items are tested, how many of these were trained on, and what is said of the data."""
     said = []
     result = torchcaps.load(run).evaluate(notice=said.append, **options)
-    return result.get("images", result.get("texts")), result["trained_on"], " ".join(said)
+    of_data = [sentence for sentence in said if "never answered" not in sentence]  # by a network that learned nothing
+    return result.get("images", result.get("texts")), result["trained_on"], " ".join(of_data)
 
 
 def numbers_of(run, *splits):
