@@ -10,7 +10,6 @@ import torch
 from PIL import Image
 
 from torchcaps.data.dataset import Files
-from torchcaps.data.image_folder import ImageFolder
 from torchcaps.data.labelled_images import LabelledImages
 from torchcaps.data.options import DataOptions
 from torchcaps.data.registry import find_dataset, make_dataset
@@ -237,7 +236,8 @@ def test_links_are_not_followed_out(folder):
 def test_a_pipe_is_no_file_of_labels(tmp_path):
     os.mkfifo(tmp_path / "labels.csv")
     assert find_dataset(str(tmp_path / "labels.csv")) is TextFile
-    assert find_dataset(str(tmp_path)) is ImageFolder
+    with pytest.raises(DataError, match="not as they are read"):
+        find_dataset(str(tmp_path))
 
 
 def test_files_of_texts_stay_what_they_are(folder):

@@ -260,7 +260,7 @@ def test_sets_that_do_not_fit_together_are_refused():
         (DataOptions(name="no/where"), "no such folder or .npz"),
         (
             DataOptions(name="multi-mnist", options={"base": "cifar10"}),
-            "base must be mnist-mini or mnist or fashion-mnist, got 'cifar10'",
+            "base must be mnist-mini, mnist or fashion-mnist, got 'cifar10'",
         ),
     ],
 )

@@ -98,7 +98,7 @@ def test_images_of_the_right_size_are_not_spoken_of(tmp_path):
 
 
 def test_a_wrong_fit_is_refused(photos):
-    with pytest.raises(DataError, match="fit must be letterbox or crop or stretch, got 'zoom'") as refused:
+    with pytest.raises(DataError, match="fit must be letterbox, crop or stretch, got 'zoom'") as refused:
         notices(photos, fit="zoom")
     assert refused.value.option == "data.options.fit"
     with pytest.raises(DataError, match="no option 'image_shape'"):
