@@ -200,6 +200,8 @@ def _show_words(arguments: argparse.Namespace, run: Run, texts: list[str]) -> in
 
 def _printer(arguments: argparse.Namespace, run: Run) -> Callable[[Prediction], None]:
     """What prints an answer, as CSV after its header, as JSON, or for people."""
+    from torchcaps.data.labels import SEPARATOR
+
     kind, several, names = run.task.item_name, run.task.multi_label, sorted(run.classes)
     writer = csv.writer(sys.stdout, lineterminator="\n")
     if arguments.csv:
@@ -210,7 +212,8 @@ def _printer(arguments: argparse.Namespace, run: Run) -> Callable[[Prediction], 
         labels = run.task.choose(answer.labels, answer.scores)
         if arguments.csv:
             numbers = [f"{scores[name]:.6f}" for name in names]
-            writer.writerow([make_printable(answer.item), " ".join(labels) if several else answer.label, *numbers])
+            said = SEPARATOR.join(labels) if several else answer.label
+            writer.writerow([make_printable(answer.item), said, *numbers])
             sys.stdout.flush()
         elif arguments.json:
             line = {kind: answer.item, "label": list(labels) if several else answer.label, "scores": scores}
