@@ -6,13 +6,14 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple, NoReturn, TypeVar
+from typing import Literal, NamedTuple, NoReturn, TypeVar
 
 import torch
 from torch import Tensor
 
-from torchcaps.data.dataset import Files
+from torchcaps.data.dataset import NO_OPTION, Files, ImageDataset
 from torchcaps.data.images import check_brightness
 from torchcaps.data.items import hash_file
 from torchcaps.data.pictures import (
@@ -66,6 +67,42 @@ class Reading(NamedTuple):
         if self.image_size is not None and self.image_size < 1:
             raise DataError(f"image_size must be at least 1, got {self.image_size}.", option="image_size")
         require_pillow()
+
+
+@dataclass(frozen=True)
+class FileImages(ImageDataset):
+    """One's own images in files; what their labels are, a class that derives from this one knows.
+
+    Args:
+        path: where they are.
+        image_size: side that the images are brought to; not given: their own if it is small and the same for all.
+        unreadable: refuse or skip images that cannot be read.
+        fit: how images of another shape are brought to theirs, see :func:`~torchcaps.data.pictures.fit_image`.
+        image_shape: channels, height and width that a model was trained for; no option.
+    """
+
+    path: str
+    image_size: int | None = None
+    unreadable: Literal["refuse", "skip"] = "refuse"
+    fit: Fit = "letterbox"
+    image_shape: tuple[int, int, int] | None = field(default=None, metadata=NO_OPTION)
+
+    def __post_init__(self) -> None:
+        self.reading.check()
+
+    @property
+    def reading(self) -> Reading:
+        """How its files are read."""
+        return Reading(self.image_size, self.fit, self.unreadable, self.image_shape)
+
+    @property
+    def title(self) -> str:
+        """Its path."""
+        return self.path
+
+    def fit_to(self, image_shape: tuple[int, int, int], fit: Fit = "letterbox") -> FileImages:
+        """The same images, brought to the shape of those that a model was trained on."""
+        return replace(self, image_shape=image_shape, fit=fit)
 
 
 class ReadFiles(NamedTuple):

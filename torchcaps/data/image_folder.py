@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 
 from torchcaps.data.class_folders import OLD_EXTENSIONS, ClassFile, list_class_folders, number_class_files
-from torchcaps.data.dataset import NO_OPTION, Files, ImageDataset
-from torchcaps.data.image_files import EXTENSIONS, Reading, hash_files, read_image_files
+from torchcaps.data.dataset import Files
+from torchcaps.data.image_files import EXTENSIONS, FileImages, Reading, hash_files, read_image_files
 from torchcaps.data.images import ImageSet, check_split
 from torchcaps.data.items import Entry, Item
 from torchcaps.data.pictures import Fit
@@ -22,7 +22,7 @@ from torchcaps.io import make_printable
 
 
 @dataclass(frozen=True)
-class ImageFolder(ImageDataset):
+class ImageFolder(FileImages):
     """One's own images in a folder that has one folder per class.
 
     Args:
@@ -32,25 +32,6 @@ class ImageFolder(ImageDataset):
         fit: how images of another shape are brought to theirs, see :func:`~torchcaps.data.pictures.fit_image`.
         image_shape: channels, height and width that a model was trained for; no option.
     """
-
-    path: str
-    image_size: int | None = None
-    unreadable: Literal["refuse", "skip"] = "refuse"
-    fit: Fit = "letterbox"
-    image_shape: tuple[int, int, int] | None = field(default=None, metadata=NO_OPTION)
-
-    def __post_init__(self) -> None:
-        self.reading.check()
-
-    @property
-    def reading(self) -> Reading:
-        """How its files are read."""
-        return Reading(self.image_size, self.fit, self.unreadable, self.image_shape)
-
-    @property
-    def title(self) -> str:
-        """Its path."""
-        return self.path
 
     def load(self, split: str, files: Files = Files(), class_names: tuple[str, ...] | None = None) -> ImageSet:
         """See :class:`~torchcaps.data.dataset.ImageDataset`."""
@@ -68,10 +49,6 @@ class ImageFolder(ImageDataset):
     def judged_split(self) -> str:
         """See :class:`~torchcaps.data.dataset.Dataset`."""
         return "all" if "" in list_class_folders(Path(self.path)).parts else "test"
-
-    def fit_to(self, image_shape: tuple[int, int, int], fit: Fit = "letterbox") -> ImageFolder:
-        """The same images, brought to the shape of those that a model was trained on."""
-        return replace(self, image_shape=image_shape, fit=fit)
 
 
 class FolderImages(NamedTuple):

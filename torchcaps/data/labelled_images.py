@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from torchcaps.data.class_folders import count_files, walk_files
-from torchcaps.data.dataset import NO_OPTION, Files, ImageDataset
+from torchcaps.data.dataset import Files
 from torchcaps.data.image_arrays import check_class_names
-from torchcaps.data.image_files import EXTENSIONS, Reading, hash_files, read_image_files, refuse_files
+from torchcaps.data.image_files import EXTENSIONS, FileImages, hash_files, read_image_files, refuse_files
 from torchcaps.data.images import ImageSet, check_split
 from torchcaps.data.items import Entry, Item
 from torchcaps.data.label_files import LabelColumns, LabelRow, find_label_file, read_label_file
 from torchcaps.data.labels import join_labels, make_flags, sort_names
-from torchcaps.data.pictures import Fit
 from torchcaps.data.splits import NO_TEST, choose_entries
 from torchcaps.errors import DataError
 from torchcaps.io import make_printable
 
 
 @dataclass(frozen=True)
-class LabelledImages(ImageDataset):
+class LabelledImages(FileImages):
     """One's own images in a folder with a file labels.csv, .tsv or .jsonl, of one label or several each.
 
     Names in the file are relative to its folder. A column ``split`` says train or test of each image; without it about
@@ -41,27 +40,9 @@ class LabelledImages(ImageDataset):
         image_shape: channels, height and width that a model was trained for; no option.
     """
 
-    path: str
-    image_size: int | None = None
-    unreadable: Literal["refuse", "skip"] = "refuse"
-    fit: Fit = "letterbox"
     file_column: str | None = None
     label_column: str | None = None
     label_separator: str | None = None
-    image_shape: tuple[int, int, int] | None = field(default=None, metadata=NO_OPTION)
-
-    def __post_init__(self) -> None:
-        self.reading.check()
-
-    @property
-    def reading(self) -> Reading:
-        """How its files are read."""
-        return Reading(self.image_size, self.fit, self.unreadable, self.image_shape)
-
-    @property
-    def title(self) -> str:
-        """Its path."""
-        return self.path
 
     def load(self, split: str, files: Files = Files(), class_names: tuple[str, ...] | None = None) -> ImageSet:
         """See :class:`~torchcaps.data.dataset.ImageDataset`."""
@@ -98,10 +79,6 @@ class LabelledImages(ImageDataset):
     def judged_split(self) -> str:
         """See :class:`~torchcaps.data.dataset.Dataset`."""
         return "test" if any(row.part for row in self._list(None, check=False).rows) else "all"
-
-    def fit_to(self, image_shape: tuple[int, int, int], fit: Fit = "letterbox") -> LabelledImages:
-        """The same images, brought to the shape of those that a model was trained on."""
-        return replace(self, image_shape=image_shape, fit=fit)
 
     def _list(self, class_names: Sequence[str] | None, check: bool = True) -> _Listed:
         """What the file of labels says, and which of its images are there."""

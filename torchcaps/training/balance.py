@@ -113,7 +113,11 @@ def describe_unanswered(unanswered: Mapping[str, int], kind: str, recipe: Recipe
         f"{name!r} ({count:,} {kind.removesuffix('s') if count == 1 else kind})" for name, count in unanswered.items()
     ]
     shown = _list_names(counted, quoted=True)
-    advice = "train longer, or add to them" if is_balanced(recipe) else f"try {REMEDY}"
+    advice = (
+        "train longer, or add to them"
+        if is_balanced(recipe)
+        else f"try {REMEDY} if it is rarer than others, else train longer"
+    )
     classes, were = ("class", "was") if len(unanswered) == 1 else ("classes", "were")
     return f"The {classes} {shown} {were} never answered: {advice}."
 
