@@ -4,8 +4,10 @@ Everything else about the package is in pyproject.toml. The library has a plain 
 so it needs neither torch nor Python headers. Each instruction set has its own flags and is chosen at run time.
 """
 
+import os
 import platform
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -33,11 +35,14 @@ class BuildKernels(build_ext):
 
     def _build(self, ext, openmp):
         macros = [("TORCHCAPS_X86", "1")] if len(VARIANTS) > 1 else []
-        objects = []
-        for source, flags in {"csrc/entries.cpp": [], **VARIANTS}.items():
-            objects += self.compiler.compile(
-                [source], output_dir=self.build_temp, macros=macros, extra_postargs=[*FLAGS, *openmp, *flags]
-            )
+
+        def build(source, flags):
+            options = [*FLAGS, *openmp, *flags]
+            return self.compiler.compile([source], output_dir=self.build_temp, macros=macros, extra_postargs=options)
+
+        sources = {**VARIANTS, "csrc/entries.cpp": []}
+        with ThreadPoolExecutor(os.cpu_count()) as pool:  # a variant takes most of a minute
+            objects = [one for objects in pool.map(build, *zip(*sources.items(), strict=True)) for one in objects]
         # On Linux the OpenMP runtime is not linked in: torchcaps/ops/backends/library.py makes it use torch's own. Two
         # runtimes with a pool of threads each would keep each other from the processor.
         link = [] if sys.platform == "linux" else openmp

@@ -3,6 +3,7 @@
 //
 // Buffers are exactly as large as the shapes say, so that any access outside is caught. Values are tested in Python; here it is
 // tested that numbers of ordinary size give finite results, that NaN or ∞ in an image shows in its result, and in no other's.
+// Convolutions, in sanitize_conv.h, are compared with a plain loop too.
 #ifndef VECTOR_BYTES
 #define VECTOR_BYTES 16
 #endif
@@ -15,6 +16,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <random>
+#include <string>
 
 // Both sanitizers end by a signal, so that the case can be named.
 extern "C" const char* __asan_default_options() { return "abort_on_error=1"; }
@@ -24,20 +26,16 @@ namespace {
 
 template <typename T>
 struct Kernel;
-#define KERNEL(T, suffix)                                                   \
-  template <>                                                               \
-  struct Kernel<T> {                                                        \
-    static constexpr auto route = torchcaps_route_##suffix;                 \
-    static constexpr auto sum = torchcaps_sum_##suffix;                     \
-    static constexpr auto agreement = torchcaps_agreement_##suffix;         \
-    static constexpr auto parameters = torchcaps_parameters_##suffix;       \
-    static constexpr auto small = torchcaps_small_##suffix;                 \
-    static constexpr auto small_gradients = torchcaps_small_gradients_##suffix; \
-    static constexpr auto em_moments = torchcaps_em_moments_##suffix;       \
-    static constexpr auto em_gradients = torchcaps_em_gradients_##suffix;   \
-  };
-KERNEL(float, f32)
-KERNEL(double, f64)
+#define FLOAT_FUNCTION(name) static constexpr auto name = torchcaps_##name##_f32;
+#define DOUBLE_FUNCTION(name) static constexpr auto name = torchcaps_##name##_f64;
+template <>
+struct Kernel<float> {
+  TORCHCAPS_FUNCTIONS(FLOAT_FUNCTION)
+};
+template <>
+struct Kernel<double> {
+  TORCHCAPS_FUNCTIONS(DOUBLE_FUNCTION)
+};
 
 // ORDINARY: moderate numbers. ONE: NaN or ∞ in one image. WILD: anything anywhere.
 enum Mood { ORDINARY, ONE, WILD };
@@ -89,7 +87,9 @@ struct Dice {
 };
 
 int64_t current = -1;  // the case that runs
+std::string about;     // what else is known of it
 void say_which(int) {
+  if (!about.empty()) std::fprintf(stderr, "%s\n", about.c_str());
   std::fprintf(stderr, "in random case %lld (-1: sizes in turn)\n", static_cast<long long>(current));
   std::_Exit(1);
 }
@@ -244,6 +244,12 @@ void em_grid(int64_t B, const Row& row, int64_t types, int64_t J, int64_t side, 
   em_case<T>(g, row, scored, masked, moved, mood, dice);
 }
 
+}  // namespace
+
+#include "sanitize_conv.h"
+
+namespace {
+
 // Every odd size in turn, with ordinary numbers.
 int64_t sizes_in_turn() {
   Dice dice{std::mt19937_64(0)};
@@ -270,7 +276,7 @@ int64_t sizes_in_turn() {
               route_case<float>(p, o, ORDINARY, dice), route_case<double>(p, o, ORDINARY, dice);
             }
           }
-  return cases;
+  return cases + conv_sizes_in_turn(dice) + large_convs(dice);
 }
 
 constexpr int64_t LARGEST = 200000;  // products of a random case, so that 100,000 take minutes
@@ -278,6 +284,7 @@ constexpr int64_t LARGEST = 200000;  // products of a random case, so that 100,0
 template <typename T>
 void random_case(Dice& dice) {
   const Mood mood = static_cast<Mood>(dice.up_to(2));
+  if (dice.up_to(2) == 0) return random_conv<T>(mood, dice);
   const int threads = static_cast<int>(1 + dice.up_to(2));
   if (dice.up_to(2) == 0) {
     const Row row(dice.size(9), dice.size(3), dice.size(3), dice.up_to(1), dice.up_to(3) == 0);

@@ -86,7 +86,7 @@ def test_the_environment_asks_for_a_backend():
 
 def test_every_algorithm_has_torch_for_every_device():
     everywhere = {(one.algorithm, one.backend.name) for one in list_backends() if one.device is None}
-    assert everywhere == {("dynamic", "torch"), ("em", "torch")}
+    assert everywhere == {("convolution", "torch"), ("dynamic", "torch"), ("em", "torch")}
     assert all(isinstance(one.backend, RoutedBackend) for one in list_backends() if one.algorithm == "dynamic")
 
 

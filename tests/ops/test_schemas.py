@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from torchcaps.ops.conv import op as conv
 from torchcaps.ops.dynamic import op as dynamic
 from torchcaps.ops.em import op as em
 
@@ -19,12 +20,16 @@ OPS = {
     "routed_linear_backward": (dynamic.routed_linear_backward_op, dynamic.BACKWARD),
     "em_moments": (em.em_moments_op, em.MOMENTS),
     "em_moments_backward": (em.em_moments_backward_op, em.GRADIENTS),
+    "conv2d": (conv.conv2d_op, conv.FORWARD),
+    "conv2d_forward": (conv._forward, conv.FORWARD),
+    "conv2d_backward": (conv.conv2d_backward_op, conv.BACKWARD),
 }
 TYPES = {
     Tensor: "Tensor",
     Tensor | None: "Tensor?",
     Sequence[Tensor]: "Tensor[]",
     Sequence[int]: "SymInt[]",
+    Sequence[bool]: "bool[]",
     int: "SymInt",
     float: "float",
     bool: "bool",
@@ -50,8 +55,8 @@ def signature(function):
         assert parameter.kind is parameter.POSITIONAL_OR_KEYWORD
         default = "" if parameter.default is parameter.empty else f"={parameter.default!r}"
         arguments.append(f"{TYPES[types[name]]} {name}{default}")
-    returned = typing.get_args(types["return"])
-    return f"({', '.join(arguments)}) -> ({', '.join(TYPES[one] for one in returned)})"
+    returned = ", ".join(TYPES[one] for one in typing.get_args(types["return"]))
+    return f"({', '.join(arguments)}) -> {f'({returned})' if returned else TYPES[types['return']]}"
 
 
 def test_all_ops_are_here():

@@ -1,6 +1,7 @@
 """Capsule layers: each takes and gives :class:`torchcaps.Capsules`, so any can follow any other."""
 
 from torchcaps.layers.classes import ClassCapsules
+from torchcaps.layers.conv import Conv1d, Conv2d
 from torchcaps.layers.convolutional import CapsuleConv1d, CapsuleConv2d
 from torchcaps.layers.decoder import ReconstructionDecoder
 from torchcaps.layers.linear import CapsuleLinear
@@ -12,6 +13,8 @@ __all__ = [
     "CapsuleConv2d",
     "CapsuleLinear",
     "ClassCapsules",
+    "Conv1d",
+    "Conv2d",
     "MatrixPrimaryCapsules2d",
     "PrimaryCapsules1d",
     "PrimaryCapsules2d",

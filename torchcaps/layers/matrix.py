@@ -10,6 +10,7 @@ from torch.types import Device
 
 from torchcaps.capsules import Capsules
 from torchcaps.checks import require_count, require_finite, require_float_type
+from torchcaps.layers.conv import Conv2d
 from torchcaps.layers.primary import require_features
 
 
@@ -54,7 +55,8 @@ class MatrixPrimaryCapsules2d(nn.Module):
         require_float_type(dtype)
         self.types, self.pose = types, pose
         channels = types * (pose[0] * pose[1] + 1)
-        self.conv = nn.Conv2d(in_channels, channels, kernel_size, stride, padding, device=device, dtype=dtype)
+        self.conv = Conv2d(in_channels, channels, kernel_size, stride, padding, device=device, dtype=dtype)
+        self.conv.channels_last = True  # then poses need not be copied into their order
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

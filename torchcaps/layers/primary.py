@@ -19,6 +19,7 @@ from torchcaps.checks import (
     require_mask,
 )
 from torchcaps.errors import InputError
+from torchcaps.layers.conv import Conv1d, Conv2d
 from torchcaps.ops.squash import SQUASH_KINDS, squash
 
 
@@ -137,7 +138,8 @@ class PrimaryCapsules2d(_PrimaryCapsules):
     ) -> None:
         super().__init__(types, dim, squash)
         require_float_type(dtype)
-        self.conv = nn.Conv2d(in_channels, types * dim, kernel_size, stride, padding, device=device, dtype=dtype)
+        self.conv = Conv2d(in_channels, types * dim, kernel_size, stride, padding, device=device, dtype=dtype)
+        self.conv.channels_last = True  # then poses need not be copied into their order
         _ = self.padding  # refuses names of paddings
 
 
@@ -176,5 +178,5 @@ class PrimaryCapsules1d(_PrimaryCapsules):
     ) -> None:
         super().__init__(types, dim, squash)
         require_float_type(dtype)
-        self.conv = nn.Conv1d(in_channels, types * dim, kernel_size, stride, padding, device=device, dtype=dtype)
+        self.conv = Conv1d(in_channels, types * dim, kernel_size, stride, padding, device=device, dtype=dtype)
         _ = self.padding  # refuses names of paddings

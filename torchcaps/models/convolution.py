@@ -8,6 +8,7 @@ from typing import NamedTuple
 from torch import nn
 
 from torchcaps.errors import InputError
+from torchcaps.layers import Conv2d
 
 
 class Conv(NamedTuple):
@@ -72,7 +73,9 @@ class ConvTrunk(nn.Sequential):
         if any(map(sum, margins)):
             layers.append(nn.ZeroPad2d((*margins[0], *margins[1])))
         for conv in convs:
-            layers.append(nn.Conv2d(channels, conv.channels, conv.kernel, conv.stride, conv.padding))
+            layer = Conv2d(channels, conv.channels, conv.kernel, conv.stride, conv.padding)
+            layer.channels_last = True  # as the kernels for convolutions write and read them
+            layers.append(layer)
             channels = conv.channels
             layers += [nn.BatchNorm2d(channels), nn.ReLU()] if normalised else [nn.ReLU()]
         super().__init__(*layers)

@@ -6,10 +6,12 @@ Every algorithm has a line-by-line reference in its folder, which the tests comp
 
 from torchcaps.ops import flops  # noqa: F401 - tells torch what the ops cost
 from torchcaps.ops.baselines import frozen_routing, random_coupling, random_routing, uniform_routing
+from torchcaps.ops.conv import conv1d, conv2d
 from torchcaps.ops.dynamic import RoutedOutput, dynamic_routing, routed_linear, routed_path, sample_parents
 from torchcaps.ops.em import em_routing, routed_em
 from torchcaps.ops.gmm import GaussianMixture, gaussian_mixture
 from torchcaps.ops.kmeans import SoftKMeans, kmeans_routing, soft_kmeans
+from torchcaps.ops.memory import empty_cache
 from torchcaps.ops.optimized import optimized_routing
 from torchcaps.ops.result import RoutingOutput, RoutingTrace, vector_output
 from torchcaps.ops.schedules import Schedule, annealed, counting
@@ -26,9 +28,12 @@ __all__ = [
     "SoftKMeans",
     "Windows",
     "annealed",
+    "conv1d",
+    "conv2d",
     "counting",
     "dynamic_routing",
     "em_routing",
+    "empty_cache",
     "frozen_routing",
     "gaussian_mixture",
     "kmeans_routing",

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import register_flop_formula
 
+from torchcaps.ops.conv import op as _conv  # noqa: F401
 from torchcaps.ops.dynamic import op as _dynamic  # noqa: F401 - which defines the ops
 from torchcaps.ops.dynamic.plan import DynamicPlan
 from torchcaps.ops.em import op as _em  # noqa: F401
@@ -56,7 +57,24 @@ def _moments_backward(*arguments: Any, **_shapes: Any) -> int:
     return 2 * _moments(*arguments[7:])
 
 
+def _conv2d(
+    images: _Shape, weight: _Shape, _bias: Any, stride: _Shape, padding: _Shape, *_: Any, **_shapes: Any
+) -> int:
+    """As torch counts its own convolution, however it is computed."""
+    out = [(n + 2 * p - k) // s + 1 for n, k, s, p in zip(images[2:], weight[2:], stride, padding, strict=True)]
+    return 2 * images[0] * math.prod(weight) * math.prod(out)
+
+
+def _conv2d_backward(
+    _grad: _Shape, images: _Shape, weight: _Shape, stride: _Shape, padding: _Shape, wanted: Any, **_shapes: Any
+) -> int:
+    return sum(map(bool, wanted[:2])) * _conv2d(images, weight, None, stride, padding)
+
+
 for _op, _cost in (
+    (_ops.conv2d, _conv2d),
+    (_ops.conv2d_forward, _conv2d),
+    (_ops.conv2d_backward, _conv2d_backward),
     (_ops.routed_linear, _routed),
     (_ops.routed_forward, _routed),
     (_ops.routed_linear_backward, _routed_backward),

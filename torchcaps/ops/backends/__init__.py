@@ -65,6 +65,7 @@ PLAIN = "plain"
 """No backend and no custom op: see :mod:`torchcaps.ops.transforms`."""
 _Class = TypeVar("_Class", bound=type[Backend])
 _registered: list[Registered] = []
+_registrations = 0
 _serving: dict[tuple[str, str], tuple[Backend, ...]] = {}
 _wanted: str | None = os.environ.get("TORCHCAPS_BACKEND") or (
     "torch" if os.environ.get("TORCHCAPS_NATIVE") == "0" else None
@@ -75,7 +76,7 @@ def register_backend(algorithm: str, device: str | None = None) -> Callable[[_Cl
     """Let a class of backends serve an algorithm: a decorator.
 
     Args:
-        algorithm: ``dynamic`` (dynamic and optimised routing without votes) or ``em``.
+        algorithm: ``dynamic`` (dynamic and optimised routing without votes), ``em`` or ``convolution``.
         device: type of device, such as ``cuda``; None for every one.
     """
 
@@ -84,7 +85,7 @@ def register_backend(algorithm: str, device: str | None = None) -> Callable[[_Cl
         if kind.name in taken:
             raise InputError(f"{algorithm} on {device or 'every device'} already has a backend named {kind.name!r}.")
         _registered.append(Registered(algorithm, device, kind()))
-        _serving.clear()
+        _changed()
         return kind
 
     return register
@@ -93,7 +94,18 @@ def register_backend(algorithm: str, device: str | None = None) -> Callable[[_Cl
 def unregister_backend(algorithm: str, name: str) -> None:
     """Forget a backend, for instance one that a test has registered."""
     _registered[:] = [one for one in _registered if (one.algorithm, one.backend.name) != (algorithm, name)]
+    _changed()
+
+
+def _changed() -> None:
+    global _registrations
+    _registrations += 1
     _serving.clear()
+
+
+def registrations() -> int:
+    """Another number after every change of the registered backends: what was chosen among them holds no longer."""
+    return _registrations
 
 
 def list_backends() -> list[Registered]:
@@ -138,13 +150,23 @@ def _candidates(algorithm: str, device: str) -> tuple[Backend, ...]:
     return found
 
 
-def choose_backend(algorithm: str, plan: Any, tensors: Sequence[Tensor | None]) -> Backend:
-    """The backend that serves a call."""
+def choose_backend(algorithm: str, plan: Any, tensors: Sequence[Tensor | None], optional: bool = False) -> Backend:
+    """The backend that serves a call.
+
+    Args:
+        algorithm: see :func:`register_backend`.
+        plan: the algorithm's options.
+        tensors: of the call, the first of which says the device.
+        optional: the library chooses if the algorithm has no backend of the name that was asked for.
+    """
     first = tensors[0]
     assert first is not None
     reasons = []
     wanted = "torch" if _wanted == PLAIN else _wanted  # an op that was called all the same
-    for backend in _candidates(algorithm, first.device.type):
+    candidates = _candidates(algorithm, first.device.type)
+    if optional and all(backend.name != wanted for backend in candidates):
+        wanted = None
+    for backend in candidates:
         if wanted is not None and backend.name != wanted:
             continue
         reason = backend.supports(plan, tensors)
