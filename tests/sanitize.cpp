@@ -276,7 +276,7 @@ int64_t sizes_in_turn() {
               route_case<float>(p, o, ORDINARY, dice), route_case<double>(p, o, ORDINARY, dice);
             }
           }
-  return cases + conv_sizes_in_turn(dice) + large_convs(dice);
+  return cases + convs_in_turn(dice);
 }
 
 constexpr int64_t LARGEST = 200000;  // products of a random case, so that 100,000 take minutes

@@ -133,8 +133,7 @@ class ConvCase {
     if (std::isfinite(std::accumulate(&results[bad_ * n], &results[bad_ * n] + n, 0.0))) fail(name, "hide what is not finite");
   }
 
-  // As large an error as one may expect of the largest number, whatever the size of the others: transforms mix them. But for those
-  // of one image, n numbers each.
+  // The error of every number is measured by the largest one, since transforms mix them; those of one image, n each, are left out.
   template <typename Numbers>
   static void require_equal(const Numbers& x, const std::vector<double>& expected, const char* name, int64_t but = -1, int64_t n = 1) {
     double largest = 1;
@@ -210,6 +209,7 @@ Axis random_axis(Dice& dice) {
 
 struct Amounts {
   int64_t B, C, K;
+  bool images_last, results_last;
 };
 
 constexpr int64_t MOST_WORK = 100000;  // products of a case, plain ones or of spectra, so that all take a minute
@@ -223,7 +223,7 @@ void conv_case(Amounts n, const Axis& h, const Axis& w, Mood mood, Dice& dice, i
   c.B = n.B, c.C = n.C, c.K = n.K;
   c.size_h = h.size, c.kernel_h = h.kernel, c.stride_h = h.stride, c.padding_h = h.padding, c.out_h = h.out, c.tile_h = h.tile;
   c.size_w = w.size, c.kernel_w = w.kernel, c.stride_w = w.stride, c.padding_w = w.padding, c.out_w = w.out, c.tile_w = w.tile;
-  c.images_last = dice.coin(), c.results_last = dice.coin(), c.threads = 1 + dice.up_to(1);
+  c.images_last = n.images_last, c.results_last = n.results_last, c.threads = 1 + dice.up_to(1);
   const int64_t lanes = Kernel<T>::conv_lanes(&c);
   c.blocks = (c.C + lanes - 1) / lanes;
   about = sizeof(T) == 4 ? "a convolution of float:" : "a convolution of double:";
@@ -237,10 +237,13 @@ template <typename T>
 void random_conv(Mood mood, Dice& dice) {
   const Axis h = random_axis(dice), w = random_axis(dice);
   const int64_t B = 1 + dice.up_to(2), C = dice.size(35), K = dice.size(35);
-  conv_case<T>({B, C, K}, h, w, mood, dice);
+  const bool images_last = dice.coin(), results_last = dice.coin();
+  conv_case<T>({B, C, K, images_last, results_last}, h, w, mood, dice);
 }
 
-void conv_both(const Amounts& n, const Axis& h, const Axis& w, Dice& dice, int64_t most = MOST_WORK) {
+// With the batches and orders of a number.
+void conv_both(int64_t number, int64_t C, int64_t K, const Axis& h, const Axis& w, Dice& dice, int64_t most = MOST_WORK) {
+  const Amounts n{1 + number % 3, C, K, number / 2 % 2 == 1, number / 4 % 2 == 1};
   conv_case<float>(n, h, w, ORDINARY, dice, most), conv_case<double>(n, h, w, ORDINARY, dice, most);
 }
 
@@ -254,14 +257,14 @@ int64_t conv_sizes_in_turn(Dice& dice) {
         const Axis one = axis(1 + dice.up_to(23), kernel, stride, dice.up_to(3), &tile), other = random_axis(dice);
         if (one.tile != tile) continue;
         for (const bool turned : {false, true}) {
-          const Amounts n{1 + cases % 3, channels[cases % 7], channels[cases / 7 % 7]};
-          conv_both(n, turned ? other : one, turned ? one : other, dice), ++cases;
+          conv_both(cases, channels[cases % 7], channels[cases / 7 % 7], turned ? other : one, turned ? one : other, dice);
+          ++cases;
         }
       }
   for (const int64_t C : channels)
     for (const int64_t K : channels) {
       const Axis h = axis(1 + dice.up_to(4), 2, 1, 1, TILES + 2), w = axis(1 + dice.up_to(4), 3, 2, 1, TILES + 2);
-      conv_both({1 + cases % 3, C, K}, h, w, dice, ANY), ++cases;
+      conv_both(cases++, C, K, h, w, dice, ANY);
     }
   return cases;
 }
@@ -269,11 +272,29 @@ int64_t conv_sizes_in_turn(Dice& dice) {
 // Each of the three spectra, and the results of few channels, too large for the caches: they are written past them.
 int64_t large_convs(Dice& dice) {
   const Axis tile = axis(4, 2, 1, 0, std::end(TILES) - 1), picture = axis(256, 1, 1, 0, TILES);
-  conv_case<float>({81, 90, 1}, tile, tile, ORDINARY, dice, ANY);
-  conv_case<float>({81, 1, 90}, tile, tile, ORDINARY, dice, ANY);
-  conv_case<float>({1, 81, 90}, tile, tile, ORDINARY, dice, ANY);
-  conv_case<float>({1, 1, 80}, picture, picture, ORDINARY, dice, ANY);
+  conv_case<float>({81, 90, 1, false, false}, tile, tile, ORDINARY, dice, ANY);
+  conv_case<float>({81, 1, 90, false, false}, tile, tile, ORDINARY, dice, ANY);
+  conv_case<float>({1, 81, 90, true, true}, tile, tile, ORDINARY, dice, ANY);
+  conv_case<float>({1, 1, 80, true, true}, picture, picture, ORDINARY, dice, ANY);
   return 4;
+}
+
+// Lengths of transform that there are not are refused before anything is read.
+template <typename T>
+int64_t unknown_lengths() {
+  using K = Kernel<T>;
+  for (const auto function : {K::conv_forward, K::conv_images, K::conv_weight, K::conv_results, K::conv_image_gradients,
+                              K::conv_weight_gradients})
+    for (const int64_t length : {-4, 0, 3, 22}) {
+      ConvCall<T> down{}, across{};
+      down.tile_h = across.tile_w = length, down.tile_w = across.tile_h = 4;
+      if (function(&down) != -1 || function(&across) != -1) fail("an unknown length of transform", "is not refused");
+    }
+  return 1;
+}
+
+int64_t convs_in_turn(Dice& dice) {
+  return unknown_lengths<float>() + unknown_lengths<double>() + conv_sizes_in_turn(dice) + large_convs(dice);
 }
 
 }  // namespace

@@ -77,7 +77,8 @@ class ConvTrunk(nn.Sequential):
             layer.channels_last = True  # as the kernels for convolutions write and read them
             layers.append(layer)
             channels = conv.channels
-            layers += [nn.BatchNorm2d(channels), nn.ReLU()] if normalised else [nn.ReLU()]
+            relu = nn.ReLU(inplace=True)  # nothing else needs what a convolution gives, and it may be large
+            layers += [nn.BatchNorm2d(channels), relu] if normalised else [relu]
         super().__init__(*layers)
         self.channels = channels
         canvas = (max(height, least), max(width, least))

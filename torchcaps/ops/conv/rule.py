@@ -1,7 +1,7 @@
 """When which way of a convolution is taken: the one that measured costs predict to be the fastest.
 
 A way of ours is a sum of work of a few kinds, and the costs of a unit of each were measured (``costs.json``, which
-``python -m benchmarks.convolution --calibrate`` makes). Of torch's convolution only the least time is known that it can
+``python -m benchmarks.convolution`` makes). Of torch's convolution only the least time is known that it can
 take: its multiplications at the best rate that was seen. A way of ours is taken if it is predicted to need less than
 that, with a margin. So it is not taken everywhere where it would be faster, but hardly ever where it would not.
 """
@@ -30,7 +30,7 @@ MOST_SPECTRUM = 1 << 28
 CACHE = 1 << 24
 """Bytes of a spectrum above which it is written to memory, past the caches: csrc/conv/problem.h."""
 FRESH = 1 << 25
-"""Bytes of a result above which malloc gives torch fresh pages for it, every time."""
+"""Bytes above which malloc gives fresh pages, every time."""
 LANES = 16
 Costs = dict[str, Any]
 """Seconds of a thread per unit of work, by way and pass; of torch, per multiplication and per byte of fresh memory."""
@@ -142,18 +142,18 @@ def predict_torch(plan: Pass, costs: Costs, threads: int) -> float:
     """Seconds that torch's convolution takes at least.
 
     It computes whole vectors of output channels, or of input channels for the gradient of images, skips what is outside
-    of the image, and pays for fresh memory if its result is large.
+    of the image, and pays for fresh memory for large images and results: for the one that it makes, and to bring the
+    other one into its own order.
     """
     sizes = plan.sizes
     lanes = sizes.channels if plan.name == "images" else sizes.out_channels
     inside = math.prod(map(_inside, sizes.kernel, sizes.stride, sizes.padding, sizes.image, sizes.out))
     products = sizes.batch * sizes.channels * sizes.out_channels * inside * (-(-lanes // LANES) * LANES / lanes)
-    result = {
-        "forward": sizes.batch * sizes.out_channels * math.prod(sizes.out),
-        "images": sizes.batch * sizes.channels * math.prod(sizes.image),
-        "weight": sizes.channels * sizes.out_channels * math.prod(sizes.kernel),
-    }[plan.name]
-    fresh = 4 * result if 4 * result > FRESH else 0
+    maps = (
+        sizes.batch * sizes.channels * math.prod(sizes.image),
+        sizes.batch * sizes.out_channels * math.prod(sizes.out),
+    )
+    fresh = sum(4 * count for count in maps if 4 * count > FRESH)
     of_torch: dict[str, float] = costs["torch"]
     return (products * of_torch["product"] + fresh * of_torch["fresh"]) / threads
 
