@@ -240,7 +240,7 @@ def bars() -> None:
     add(
         "first convolution, forward + gradient of the weight, B=32",
         "",
-        compare(first._replace(batch=32), True, False, 40),
+        compare(first._replace(batch=32), False, False, 40),
     )
     worst = errors(primary._replace(batch=32), tensors(primary._replace(batch=32)))
     for name, value in zip(("result", "gradient of images", "gradient of weight"), worst, strict=True):

@@ -27,6 +27,7 @@ class PaddedImage {
       }
     return data_.data();
   }
+  const T* data() const { return data_.data(); }
 
  private:
   const ConvCall<T>& call_;
@@ -134,6 +135,11 @@ void correlate(const T* x, const Window& w, const Vec<T>* grad, Vec<T>* total) {
   unroll<taps * vectors>([&](auto n) { total[n] += sum[n]; });
 }
 
+template <typename T>
+int64_t rows_at_once(const ConvCall<T>& c) {
+  return std::clamp<int64_t>((16 << 10) / (c.out_w * FEW_VECTORS * VECTOR_BYTES), 1, c.out_h);
+}
+
 // Gradients of results of a panel of output channels and some rows, [rows · columns][vectors]; their sum is added to `bias`.
 template <typename T, int vectors>
 void read_gradients(const ConvCall<T>& c, int64_t image, int64_t first, int64_t top, int64_t rows, Vec<T>* to, Vec<T>* piece, Vec<T>* bias) {
@@ -150,42 +156,48 @@ void read_gradients(const ConvCall<T>& c, int64_t image, int64_t first, int64_t 
     }
 }
 
+// One image's part of the gradients of weight and bias, [taps + 1][vectors] of a panel of output channels. So many rows of gradients are
+// taken at a time that they stay in the first cache until all taps have seen them.
+template <typename T, int vectors>
+void add_image(const ConvCall<T>& c, const PaddedImage<T>& padded, int64_t image, int64_t first, Vec<T>* scratch, Vec<T>* total) {
+  const int64_t lines = c.C * c.kernel_h, pieces = (c.kernel_w + FEW_NUMBERS - 1) / FEW_NUMBERS, at_once = rows_at_once(c);
+  Vec<T>*piece = scratch, *grad = scratch + c.out_w;
+  for (int64_t top = 0; top < c.out_h; top += at_once) {
+    const Window window{std::min(at_once, c.out_h - top), c.out_w, c.stride_h * padded.columns, c.stride_w};
+    read_gradients<T, vectors>(c, image, first, top, window.rows, grad, piece, total + lines * c.kernel_w * vectors);
+    for (int64_t line = 0; line < lines; ++line)
+      for (int64_t n = 0; n < pieces; ++n) {
+        const int64_t from = c.kernel_w * n / pieces, to = c.kernel_w * (n + 1) / pieces;
+        const int64_t row = line / c.kernel_h * padded.rows + line % c.kernel_h + top * c.stride_h;
+        with_count<FEW_NUMBERS>(to - from, [&](auto count) {
+          correlate<T, count, vectors>(padded.data() + row * padded.columns + from, window, grad, total + (line * c.kernel_w + from) * vectors);
+        });
+      }
+  }
+}
+
 // images, gradients of results → gradients of weight and bias. Of some images each the sums are kept apart, and added in their order.
-// So many rows of gradients are taken at a time that they stay in the first cache until all taps have seen them.
 template <typename T>
 void few_weight_gradients(const ConvCall<T>& c) {
-  const int64_t lines = c.C * c.kernel_h, taps = lines * c.kernel_w, some = taps + 1;  // the bias behind the taps
+  const int64_t taps = c.C * c.kernel_h * c.kernel_w, some = taps + 1;  // the bias behind the taps
   const Panels<T> panels(c.K);
-  const int64_t groups = std::min(c.B, (4 * c.threads + panels.count - 1) / panels.count);
-  const int64_t at_once = std::max<int64_t>(1, (16 << 10) / (c.out_w * FEW_VECTORS * VECTOR_BYTES));
+  const int64_t groups = std::min(c.B, 4 * c.threads);
   Scratch<T> room(groups * panels.vectors * some);
 #pragma omp parallel num_threads(static_cast<int>(c.threads))
   {
     PaddedImage<T> padded(c);
-    Scratch<T> scratch(FEW_VECTORS * at_once * c.out_w), piece(c.out_w);
+    Scratch<T> scratch((FEW_VECTORS * rows_at_once(c) + 1) * c.out_w);
 #pragma omp for schedule(dynamic)
-    for (int64_t unit = 0; unit < groups * panels.count; ++unit) {
-      const int64_t group = unit / panels.count, panel = unit % panels.count, first = panels.first(panel);
-      with_count<FEW_VECTORS>(panels.size(panel), [&](auto vectors) {
-        Vec<T>* total = room.data() + (group * panels.vectors + first) * some;
-        std::fill_n(total, some * vectors, Vec<T>{});
-        for (int64_t image = c.B * group / groups; image < c.B * (group + 1) / groups; ++image) {
-          const T* x = padded.load(image);
-          for (int64_t top = 0; top < c.out_h; top += at_once) {
-            const Window window{std::min(at_once, c.out_h - top), c.out_w, c.stride_h * padded.columns, c.stride_w};
-            read_gradients<T, vectors>(c, image, first, top, window.rows, scratch.data(), piece.data(), total + taps * vectors);
-            const int64_t pieces = (c.kernel_w + FEW_NUMBERS - 1) / FEW_NUMBERS;
-            for (int64_t line = 0; line < lines; ++line)
-              for (int64_t n = 0; n < pieces; ++n) {
-                const int64_t from = c.kernel_w * n / pieces, to = c.kernel_w * (n + 1) / pieces;
-                const int64_t row = line / c.kernel_h * padded.rows + line % c.kernel_h + top * c.stride_h;
-                with_count<FEW_NUMBERS>(to - from, [&](auto count) {
-                  correlate<T, count, vectors>(x + row * padded.columns + from, window, scratch.data(), total + (line * c.kernel_w + from) * vectors);
-                });
-              }
-          }
-        }
-      });
+    for (int64_t group = 0; group < groups; ++group) {
+      Vec<T>* totals = room.data() + group * panels.vectors * some;
+      std::fill_n(totals, panels.vectors * some, Vec<T>{});
+      for (int64_t image = c.B * group / groups; image < c.B * (group + 1) / groups; ++image) {
+        padded.load(image);
+        for (int64_t panel = 0; panel < panels.count; ++panel)
+          with_count<FEW_VECTORS>(panels.size(panel), [&](auto vectors) {
+            add_image<T, vectors>(c, padded, image, panels.first(panel), scratch.data(), totals + panels.first(panel) * some);
+          });
+      }
     }
   }
   Scratch<T> own(some);

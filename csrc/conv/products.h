@@ -7,9 +7,10 @@
 
 namespace {
 
-// c[i][·] = Σ_k a(i, k) b[k][·] for some rows i and `vectors` vectors. One number a is used for all vectors, a vector b for all rows.
+// c[i][·] = Σ_k a(i, k) b[k][·] for some rows i and `vectors` vectors, or added to what is there. One number a is used for all vectors,
+// a vector b for all rows.
 template <typename T, int rows, int vectors>
-void multiply(const T* a, int64_t a_row, int64_t a_step, const T* b, int64_t b_step, int64_t depth, T* c, int64_t c_row, bool past) {
+void multiply(const T* a, int64_t a_row, int64_t a_step, const T* b, int64_t b_step, int64_t depth, T* c, int64_t c_row, bool add, bool past) {
   constexpr int width = Simd<T>::width;
   Vec<T> sum[rows * vectors];
   unroll<rows * vectors>([&](auto n) { sum[n] = Vec<T>{}; });
@@ -18,6 +19,7 @@ void multiply(const T* a, int64_t a_row, int64_t a_step, const T* b, int64_t b_s
     unroll<vectors>([&](auto v) { right[v] = *reinterpret_cast<const Vec<T>*>(b + v * width); });
     unroll<rows * vectors>([&](auto n) { sum[n] += a[n / vectors * a_row] * right[n % vectors]; });
   }
+  if (add) unroll<rows * vectors>([&](auto n) { sum[n] += *reinterpret_cast<const Vec<T>*>(c + n / vectors * c_row + n % vectors * width); });
   const auto write = [&](auto store) {
     unroll<rows * vectors>([&](auto n) { store(sum[n], c + n / vectors * c_row + n % vectors * width); });
   };
@@ -27,6 +29,7 @@ void multiply(const T* a, int64_t a_row, int64_t a_step, const T* b, int64_t b_s
 
 constexpr int MOST_ROWS = VECTOR_BYTES == 64 ? 12 : 6;  // their sums stay in registers, of which there are 32 or 16
 constexpr int PANEL = 2;                                 // vectors
+constexpr int64_t MOST_DEPTH = 512;                      // terms in one sum: sums of sums round less than one long sum
 
 // A left matrix, transposed or not, times a panel of the right one.
 template <typename T>
@@ -36,9 +39,9 @@ struct Left {
 };
 
 template <typename T, int vectors, int rows = MOST_ROWS>
-void multiply_some(int64_t count, const Left<T>& a, const T* b, int64_t b_step, int64_t depth, T* c, int64_t c_row, bool past) {
-  if (count == rows) return multiply<T, rows, vectors>(a.data, a.row, a.step, b, b_step, depth, c, c_row, past);
-  if constexpr (rows > 1) multiply_some<T, vectors, rows - 1>(count, a, b, b_step, depth, c, c_row, past);
+void multiply_some(int64_t count, const Left<T>& a, const T* b, int64_t b_step, int64_t depth, T* c, int64_t c_row, bool add, bool past) {
+  if (count == rows) return multiply<T, rows, vectors>(a.data, a.row, a.step, b, b_step, depth, c, c_row, add, past);
+  if constexpr (rows > 1) multiply_some<T, vectors, rows - 1>(count, a, b, b_step, depth, c, c_row, add, past);
 }
 
 template <typename T, int vectors>
@@ -46,7 +49,12 @@ void multiply_panel(Left<T> a, int64_t rows, const T* b, int64_t b_step, int64_t
   const int64_t blocks = (rows + MOST_ROWS - 1) / MOST_ROWS;
   for (int64_t n = 0; n < blocks; ++n) {
     const int64_t from = rows * n / blocks, to = rows * (n + 1) / blocks;  // of nearly equal size
-    multiply_some<T, vectors>(to - from, {a.data + from * a.row, a.row, a.step}, b, b_step, depth, c + from * c_row, c_row, past);
+    for (int64_t k = 0; k < depth; k += MOST_DEPTH) {
+      const Left<T> some{a.data + from * a.row + k * a.step, a.row, a.step};
+      const bool last = k + MOST_DEPTH >= depth;
+      multiply_some<T, vectors>(to - from, some, b + k * b_step, b_step, std::min(MOST_DEPTH, depth - k), c + from * c_row, c_row, k > 0,
+                                past && last && k == 0);
+    }
   }
 }
 

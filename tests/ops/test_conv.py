@@ -216,6 +216,16 @@ def test_what_no_window_sees_does_not_matter(channels):
     assert not found[1][..., 9].any()
 
 
+@pytest.mark.parametrize("last", [False, True])
+def test_results_may_be_changed_in_place(last):
+    images, weight, bias, *_ = made((20, 16, (36, 36), 40, (5, 5), (1, 1), (0, 0)))  # results of more than a megabyte
+    weight.requires_grad_()
+    with on_path(VARIANTS[-1]):
+        conv2d(images, weight, bias, channels_last=last).relu_().sum().backward()
+    expected = torch.autograd.grad(F.conv2d(images, weight, bias).relu().sum(), weight)
+    assert_near([weight.grad], expected, 1e-4)
+
+
 def test_zero_images_give_the_bias():
     images, weight, bias, *_ = made((2, 16, (8, 8), 16, (5, 5), (1, 1), (0, 0)))
     with on_path(VARIANTS[-1]):

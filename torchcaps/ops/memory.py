@@ -39,15 +39,23 @@ class KeptMemory:
         self._returned: deque[mmap.mmap] = deque()
         self._lock = threading.Lock()
 
-    def empty(self, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Tensor:
-        """A contiguous tensor that holds anything, as :func:`torch.empty`."""
+    def empty(
+        self,
+        shape: Sequence[int],
+        dtype: torch.dtype = torch.float32,
+        memory_format: torch.memory_format = torch.contiguous_format,
+    ) -> Tensor:
+        """A tensor that holds anything, as :func:`torch.empty`."""
         count = prod(shape)
         size = count * dtype.itemsize
         if size < LEAST or not hasattr(mmap, "MAP_ANONYMOUS"):
-            return torch.empty(tuple(shape), dtype=dtype)
+            return torch.empty(tuple(shape), dtype=dtype, memory_format=memory_format)
         view = memoryview(block := self._take(size))
         weakref.finalize(view, self._returned.append, block).atexit = False
-        return torch.frombuffer(view, dtype=dtype, count=count).view(tuple(shape))
+        storage = torch.frombuffer(view, dtype=dtype, count=count).untyped_storage()
+        strides = torch.empty(tuple(shape), device="meta", memory_format=memory_format).stride()
+        # No view of another tensor: whoever gets it may change it in place.
+        return torch.empty(0, dtype=dtype).set_(storage, 0, tuple(shape), strides)
 
     def waiting(self) -> int:
         """Bytes that wait for the next call."""

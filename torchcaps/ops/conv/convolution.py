@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 
 import torch
@@ -16,6 +17,7 @@ from torchcaps.ops.transforms import plain_needed
 
 Ints = int | tuple[int, ...]
 _LIKE = (torch.empty(0, device="cpu"),)
+_torchs: set[object] = set()
 
 
 def conv2d(
@@ -58,22 +60,43 @@ def conv2d(
     Shapes:
         input ``[B, C, H, W]``, weight ``[K, C, kh, kw]``, bias ``[K]`` → ``[B, K, H', W']``.
     """
+    compiling = torch.compiler.is_compiling()
+    if not compiling:
+        state = (torch.get_num_threads(), wanted_backend(), registrations())
+        if _torch_serves(input.shape, weight.shape, stride, padding, state):
+            return F.conv2d(input, weight, bias, stride, padding, dilation, groups)
     pairs = _pairs(stride, padding) if dilation in (1, (1, 1)) and groups == 1 else None
     if pairs is None or not _fit(input, weight, bias):
         return F.conv2d(input, weight, bias, stride, padding, dilation, groups)
     last = are_channels_last(input)
-    if torch.compiler.is_compiling():  # the graph may serve other sizes: the op chooses when it runs
+    if compiling:  # the graph may serve other sizes: the op chooses when it runs
         return conv2d_op(input, weight, bias, *pairs, last)  # type: ignore[no-any-return]
     recorded = torch.is_grad_enabled()
     wanted = (recorded and input.requires_grad, recorded and weight.requires_grad)
-    state = (torch.get_num_threads(), wanted_backend(), registrations())
     ours = _ours(input.shape, weight.shape, *pairs, wanted, state)
     if not any(ours):
+        if not any(_ours(input.shape, weight.shape, *pairs, (True, True), state)):
+            _remember((input.shape, weight.shape, stride, padding, state))
         return F.conv2d(input, weight, bias, *pairs)
     last = last if channels_last is None or not ours[0] else channels_last
     if any(wanted) or (recorded and bias is not None and bias.requires_grad):
         return conv2d_op(input, weight, bias, *pairs, last)  # type: ignore[no-any-return]
     return torch.ops.torchcaps.conv2d_forward.default(input, weight, bias, *pairs, last)  # type: ignore[no-any-return]
+
+
+def _torch_serves(*key: object) -> bool:
+    """Whether torch is known to serve all passes of these sizes: small ones take less time than to ask again."""
+    try:
+        return key in _torchs
+    except TypeError:  # a list, or a size that is a symbol
+        return False
+
+
+def _remember(key: object) -> None:
+    if len(_torchs) > 4096:
+        _torchs.clear()
+    with contextlib.suppress(TypeError):  # see above
+        _torchs.add(key)
 
 
 def conv1d(

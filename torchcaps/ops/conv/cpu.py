@@ -15,7 +15,7 @@ from torchcaps.errors import StateError
 from torchcaps.ops.backends import register_backend, wanted_backend
 from torchcaps.ops.backends.kernel import KernelBackend, KernelCall
 from torchcaps.ops.backends.library import load_library
-from torchcaps.ops.conv.backend import ConvBackend, Pass, are_channels_last
+from torchcaps.ops.conv.backend import ConvBackend, Pass, are_channels_last, memory_format
 from torchcaps.ops.conv.rule import FEW, Way, choose_way
 from torchcaps.ops.conv.sizes import Sizes
 from torchcaps.ops.memory import kept
@@ -242,9 +242,7 @@ def _ordered(maps: Tensor) -> Tensor:
 
 
 def _empty_maps(batch: int, channels: int, size: tuple[int, int], last: bool, like: Tensor) -> Tensor:
-    if not last:
-        return kept.empty((batch, channels, *size), like.dtype)
-    return kept.empty((batch, *size, channels), like.dtype).permute(0, 3, 1, 2)
+    return kept.empty((batch, channels, *size), like.dtype, memory_format(last))
 
 
 def _parts(sizes: Sizes, way: Way, like: Tensor) -> Iterator[slice]:
