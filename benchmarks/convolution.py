@@ -124,7 +124,7 @@ def calibrate(seconds: float, seed: int) -> None:
     print(f"torch's best rate: {2 * best / 1e9:.0f} GFLOP/s by two threads")
     costs["torch"] = {"product": float(f"{2 / best:.3g}"), "fresh": 3e-10}
     about = f"seconds of a thread; made by {COMMAND} calibrate --seed {seed}"
-    COSTS.write_text(json.dumps({"about": about, "margin": 1.15, **costs}, indent=1) + "\n", encoding="utf-8")
+    COSTS.write_text(json.dumps({"about": about, **costs}, indent=1) + "\n", encoding="utf-8")
 
 
 def errors(n: Sizes, given: tuple[Tensor, Tensor, Tensor]) -> list[float]:

@@ -24,7 +24,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from benchmarks.routing import einsum_plain
 from benchmarks.timing import least_seconds, write_rows
 from torchcaps import __version__, create_model
 from torchcaps.capsules import Capsules
@@ -34,7 +33,7 @@ from torchcaps.models.output import ModelOutput
 from torchcaps.ops import squash
 from torchcaps.ops.backends import use_backend
 from torchcaps.ops.conv import cpu
-from torchcaps.ops.conv.convolution import _ours
+from torchcaps.ops.conv.convolution import forget_choices
 
 MODELS = ("capsnet", "capsnet-small", "capsnet-deep", "matrix-capsnet-small")
 COMMAND = "python -m benchmarks.step"
@@ -61,6 +60,8 @@ def make(name: str) -> tuple[nn.Module, CapsuleLoss]:
 
 def plain_forward(model: nn.Module, images: Tensor, labels: Tensor | None) -> ModelOutput:
     """The network as it is usually written."""
+    from benchmarks.routing import einsum_plain  # and much with it, which would count in the peak of memory
+
     if not isinstance(model, CapsNet):  # EM: votes stored, torch's own operators
         with use_backend("plain"):
             return model(images, labels)
@@ -190,7 +191,7 @@ PARTS = {
 
 def parts(name: str, torchs: bool) -> dict[str, float]:
     """Milliseconds of the parts of a training step, with torch's convolutions or with ours."""
-    _ours.cache_clear()
+    forget_choices()
     with mock.patch.object(cpu, "choose_way", return_value=None) if torchs else nullcontext():
         step = train(name, 128, False)
         for _ in range(2):
@@ -198,7 +199,7 @@ def parts(name: str, torchs: bool) -> dict[str, float]:
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
             for _ in range(5):
                 step()
-    _ours.cache_clear()
+    forget_choices()
     found = dict.fromkeys([*PARTS, "everything else"], 0.0)
     for event in profile.key_averages():
         part = next((part for part, names in PARTS.items() if any(one in event.key.lower() for one in names)), None)

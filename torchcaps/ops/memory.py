@@ -72,7 +72,7 @@ class KeptMemory:
     def _take(self, size: int) -> mmap.mmap:
         with self._lock:
             self._collect()
-            fitting = [block for block in self._waiting if size <= len(block) <= 2 * size]
+            fitting = [block for block in self._waiting if size <= len(block) <= max(5 * size // 4, size + _PAGE)]
             if fitting:
                 block = min(fitting, key=len)
                 self._waiting.remove(block)

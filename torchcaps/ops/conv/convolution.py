@@ -62,8 +62,10 @@ def conv2d(
     """
     compiling = torch.compiler.is_compiling()
     if not compiling:
+        recorded = torch.is_grad_enabled()
+        wanted = (recorded and input.requires_grad, recorded and weight.requires_grad)
         state = (torch.get_num_threads(), wanted_backend(), registrations())
-        if _torch_serves(input.shape, weight.shape, stride, padding, state):
+        if _torch_serves(input.shape, weight.shape, stride, padding, wanted, state):
             return F.conv2d(input, weight, bias, stride, padding, dilation, groups)
     pairs = _pairs(stride, padding) if dilation in (1, (1, 1)) and groups == 1 else None
     if pairs is None or not _fit(input, weight, bias):
@@ -71,12 +73,9 @@ def conv2d(
     last = are_channels_last(input)
     if compiling:  # the graph may serve other sizes: the op chooses when it runs
         return conv2d_op(input, weight, bias, *pairs, last)  # type: ignore[no-any-return]
-    recorded = torch.is_grad_enabled()
-    wanted = (recorded and input.requires_grad, recorded and weight.requires_grad)
     ours = _ours(input.shape, weight.shape, *pairs, wanted, state)
     if not any(ours):
-        if not any(_ours(input.shape, weight.shape, *pairs, (True, True), state)):
-            _remember((input.shape, weight.shape, stride, padding, state))
+        _remember((input.shape, weight.shape, stride, padding, wanted, state))
         return F.conv2d(input, weight, bias, *pairs)
     last = last if channels_last is None or not ours[0] else channels_last
     if any(wanted) or (recorded and bias is not None and bias.requires_grad):
@@ -165,3 +164,9 @@ def _ours(
         return False, False, False
     forward, dimages, dweight = (serving(name, sizes, _LIKE).name != "torch" for name in PASSES)
     return forward, dimages and wanted[0], dweight and wanted[1]
+
+
+def forget_choices() -> None:
+    """Ask again which backend serves which sizes: for measurements that change the rule."""
+    _ours.cache_clear()
+    _torchs.clear()

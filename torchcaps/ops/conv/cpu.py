@@ -16,7 +16,7 @@ from torchcaps.ops.backends import register_backend, wanted_backend
 from torchcaps.ops.backends.kernel import KernelBackend, KernelCall
 from torchcaps.ops.backends.library import load_library
 from torchcaps.ops.conv.backend import ConvBackend, Pass, are_channels_last, memory_format
-from torchcaps.ops.conv.rule import FEW, Way, choose_way
+from torchcaps.ops.conv.rule import FEW, MOST_SPECTRUM, Way, choose_way
 from torchcaps.ops.conv.sizes import Sizes
 from torchcaps.ops.memory import kept
 
@@ -28,7 +28,7 @@ _SPECTRA = ("image_spectrum", "weight_spectrum", "result_spectrum")
 _TENSORS = ("images", "weight", "bias", "results", *_SPECTRA)
 FIELDS = frozenset((*_NUMBERS, *_TENSORS))
 MOST_ROOM = 1 << 27
-"""Bytes of a spectrum of images, or of gradients of the weight, at a time; more are taken in parts."""
+"""Bytes of a spectrum of images at a time; more are taken in parts."""
 
 
 class _Call(KernelCall):
@@ -88,7 +88,8 @@ class WeightSpectra:
 
     def __init__(self, most: int = 1 << 29) -> None:
         self.most = most
-        self._kept: OrderedDict[object, _Kept] = OrderedDict()
+        self._kept: OrderedDict[tuple[object, ...], _Kept] = OrderedDict()
+        self._watched: set[tuple[object, ...]] = set()  # keys that go when their weight does
         self._lock = threading.RLock()
 
     def get(self, weight: Tensor, call: _Call) -> Tensor:
@@ -120,14 +121,25 @@ class WeightSpectra:
         self._keep(key, weight, _Kept(digest, spectrum))
         return spectrum
 
-    def _keep(self, key: object, weight: Tensor, new: _Kept) -> None:
+    def _keep(self, key: tuple[object, ...], weight: Tensor, new: _Kept) -> None:
         with self._lock:
-            known = key in self._kept
             self._kept[key] = new
             while len(self._kept) > 1 and sum(one.spectrum.nbytes for one in self._kept.values()) > self.most:
                 self._kept.popitem(last=False)
-        if not known:
-            weakref.finalize(weight, self._kept.pop, key, None).atexit = False
+            if key in self._watched:
+                return
+            self._watched.add(key)
+        weakref.finalize(weight, self._forget, key).atexit = False
+
+    def _forget(self, key: tuple[object, ...]) -> None:
+        self._watched.discard(key)
+        self._kept.pop(key, None)
+
+    def drop(self, weight: Tensor) -> None:
+        """Forget the spectra of a weight."""
+        with self._lock:
+            for key in [key for key in self._kept if key[0] == weight.data_ptr()]:
+                del self._kept[key]
 
     def clear(self) -> None:
         """Forget all."""
@@ -175,6 +187,7 @@ class KernelConvolution(KernelBackend, ConvBackend):
             call.put_maps("results", result[part])
             call.put_room("image"), call.put_room("result")
             call.transform("conv_forward")
+            del call  # the next part takes its room
         return result
 
     def image_gradient(self, sizes: Sizes, grad: Tensor, images: Tensor, weight: Tensor) -> Tensor:
@@ -190,6 +203,8 @@ class KernelConvolution(KernelBackend, ConvBackend):
             call.put_room("image"), call.put_room("result")
             call.transform("conv_results")
             call.transform("conv_image_gradients")
+            del call
+        spectra.drop(weight)  # which a training step is about to change: the gradient of the weight takes its room
         return found
 
     def weight_gradient(
@@ -215,6 +230,7 @@ class KernelConvolution(KernelBackend, ConvBackend):
             call.transform("conv_results")
             target = found if part.start == 0 else kept.empty(weight.shape, images.dtype)
             self._weight_in_parts(call, target)
+            del call
             if part.start > 0:
                 found += target
         return found, None
@@ -223,11 +239,11 @@ class KernelConvolution(KernelBackend, ConvBackend):
         """From the spectra of images and results, some blocks of input channels at a time."""
         call.put("weight", target, tuple(target.shape))
         blocks = call.values["blocks"]
-        parts = min(blocks, -(-call.room("weight") * call.like.itemsize // MOST_ROOM))
-        for n in range(parts):
-            first, end = blocks * n // parts, blocks * (n + 1) // parts
-            call.values |= {"first_block": first, "blocks": end - first}
-            call.put_room("weight")
+        parts = min(blocks, -(-call.room("weight") * call.like.itemsize // MOST_SPECTRUM))
+        call.values["blocks"] = -(-blocks // parts)
+        call.put_room("weight")
+        for first in range(0, blocks, step := call.values["blocks"]):
+            call.values |= {"first_block": first, "blocks": min(step, blocks - first)}
             call.transform("conv_weight_gradients")
 
     def _way(self, name: str, sizes: Sizes) -> Way:

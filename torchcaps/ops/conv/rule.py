@@ -31,6 +31,8 @@ CACHE = 1 << 24
 """Bytes of a spectrum above which it is written to memory, past the caches: csrc/conv/problem.h."""
 FRESH = 1 << 25
 """Bytes above which malloc gives fresh pages, every time."""
+MARGIN, CALL = 1.15, 1e-4
+"""Part by which ours must be predicted to be faster, and seconds that it takes to come to a pass at all."""
 LANES = 16
 Costs = dict[str, Any]
 """Seconds of a thread per unit of work, by way and pass; of torch, per multiplication and per byte of fresh memory."""
@@ -58,7 +60,7 @@ def choose_way(plan: Pass, threads: int, asked: bool = False) -> Way | None:
         return None
     seconds, way = min(predicted)
     least = predict_torch(plan, costs, threads)
-    return way if asked or seconds * costs["margin"] < least else None
+    return way if asked or seconds * MARGIN + CALL < least else None
 
 
 def list_ways(plan: Pass) -> Iterator[Way]:
