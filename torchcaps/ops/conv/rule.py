@@ -144,17 +144,19 @@ def predict_torch(plan: Pass, costs: Costs, threads: int) -> float:
     """Seconds that torch's convolution takes at least.
 
     It computes whole vectors of output channels, or of input channels for the gradient of images, skips what is outside
-    of the image, and pays for fresh memory for large images and results: for the one that it makes, and to bring the
-    other one into its own order.
+    of the image, and pays for fresh memory for a large result, and for gradients of large images and results.
     """
     sizes = plan.sizes
-    lanes = sizes.channels if plan.name == "images" else sizes.out_channels
+    lanes = {
+        "forward": sizes.out_channels,
+        "images": sizes.channels,
+        "weight": max(sizes.channels, sizes.out_channels),
+    }[plan.name]
     inside = math.prod(map(_inside, sizes.kernel, sizes.stride, sizes.padding, sizes.image, sizes.out))
     products = sizes.batch * sizes.channels * sizes.out_channels * inside * (-(-lanes // LANES) * LANES / lanes)
-    maps = (
-        sizes.batch * sizes.channels * math.prod(sizes.image),
-        sizes.batch * sizes.out_channels * math.prod(sizes.out),
-    )
+    maps = [sizes.batch * sizes.out_channels * math.prod(sizes.out)]
+    if plan.name != "forward":
+        maps.append(sizes.batch * sizes.channels * math.prod(sizes.image))
     fresh = sum(4 * count for count in maps if 4 * count > FRESH)
     of_torch: dict[str, float] = costs["torch"]
     return (products * of_torch["product"] + fresh * of_torch["fresh"]) / threads
