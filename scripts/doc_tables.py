@@ -1,6 +1,7 @@
 """Writes the measured tables into the docs: python scripts/doc_tables.py, with --plots the pictures too.
 
-docs/performance.md from results/routing.csv and results/matrix_capsnet.csv, docs/models.md from results/viewpoints.csv,
+docs/performance.md from results/routing.csv, results/matrix_capsnet.csv, results/convolution.csv,
+results/convolution_sweep.csv, results/step.csv and results/step_parts.csv, docs/models.md from results/viewpoints.csv,
 docs/text.md from results/text.csv, docs/explorer.md from results/pretrained.csv, results/iterations.csv and
 results/explorer.csv, docs/training.md and a line of the README from results/training.csv, results/busy.csv and
 results/imbalance.csv,
@@ -46,6 +47,41 @@ def bars(name: str) -> str:
         measured = f"{float(row['measured']):.3g} {row['unit']}".rstrip()
         lines.append(f"| {row['what']} | {bar} | {measured} |")
     return "\n".join(lines)
+
+
+def step() -> str:
+    """The whole step and inference of every network."""
+    lines = ["| model | | batch | bar | measured |", "| --- | --- | --- | --- | --- |"]
+    for row in rows("step.csv"):
+        bar = f"{row['bar']} {row['unit']}" if row["bar"] else ""
+        cells = (f"`{row['model']}`", row["what"], row["batch"], bar, f"{float(row['measured']):.3g} {row['unit']}")
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def step_parts() -> str:
+    """Where the time of a step goes."""
+    lines = ["| part | torch's convolutions, ms | ours, ms |", "| --- | --- | --- |"]
+    found = rows("step_parts.csv")
+    lines += [f"| {row['part']} | {row['before_ms']} | {row['after_ms']} |" for row in found]
+    total = [sum(float(row[key]) for row in found) for key in ("before_ms", "after_ms")]
+    return "\n".join([*lines, f"| together | {total[0]:.0f} | {total[1]:.0f} |"])
+
+
+def sweep() -> str:
+    """What was chosen for random sizes, and whether rightly."""
+    found = rows("convolution_sweep.csv")
+    ours = [row for row in found if any(row[name] != "torch" for name in ("forward", "images", "weight"))]
+    columns = {"forward": "forward_ratio", "training": "training_ratio"}
+    lines = ["| | sizes | least ratio | below 0.95 | median |", "| --- | --- | --- | --- | --- |"]
+    for name, some in (("a pass by ours", ours), ("all by torch", [row for row in found if row not in ours])):
+        for what, column in columns.items():
+            ratios = [float(row[column]) for row in some]
+            slow = sum(ratio < 0.95 for ratio in ratios)
+            cells = (f"{name}, {what}", len(some), f"{min(ratios):.2f}", slow, f"{statistics.median(ratios):.2f}")
+            lines.append(f"| {' | '.join(map(str, cells))} |")
+    worst = max(float(row["worst_error_ratio"]) for row in found)
+    return "\n".join([*lines, "", f"The largest error against float64 is {worst:.2f} times torch's."])
 
 
 def soak() -> str:
@@ -274,6 +310,10 @@ def main() -> None:
     put("docs/text.md", "text-ablation", text_ablation())
     put("docs/performance.md", "routing", bars("routing.csv"))
     put("docs/performance.md", "matrix_capsnet", bars("matrix_capsnet.csv"))
+    put("docs/performance.md", "convolution", bars("convolution.csv"))
+    put("docs/performance.md", "sweep", sweep())
+    put("docs/performance.md", "step", step())
+    put("docs/performance.md", "step_parts", step_parts())
     put("docs/models.md", "viewpoints", viewpoints())
     put("docs/models.md", "by_angle", by_angle())
 

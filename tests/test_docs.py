@@ -16,7 +16,7 @@ def rows(name):
         return list(csv.DictReader(file))
 
 
-@pytest.mark.parametrize("name", ["routing.csv", "matrix_capsnet.csv"])
+@pytest.mark.parametrize("name", ["routing.csv", "matrix_capsnet.csv", "convolution.csv", "step.csv"])
 def test_performance_tables_are_those_of_the_results(name):
     text = (ROOT / "docs" / "performance.md").read_text()
     for row in rows(name):

@@ -29,7 +29,7 @@ def collect_info() -> dict[str, str]:
 
 
 def _describe_backends() -> dict[str, str]:
-    """Who can compute each fused routing, in the order in which they are asked, and why one is passed over."""
+    """Who can compute each fused routing and convolutions, in the order in which they are asked, and why one is not."""
     from torchcaps.ops.backends import list_backends, wanted_backend
 
     backends = {}
@@ -43,7 +43,8 @@ def _describe_backends() -> dict[str, str]:
                 reason = one.backend.unavailable() or other
                 where = "every device" if one.device is None else f"{one.device} tensors"
                 lines.append(f"{one.backend.describe()} ({where}{f'; not used: {reason}' if reason else ''})")
-        backends[f"{algorithm} routing by"] = ", else ".join(lines)
+        what = algorithm if algorithm == "convolution" else f"{algorithm} routing"
+        backends[f"{what} by"] = ", else ".join(lines)
     return backends
 
 

@@ -1,4 +1,4 @@
-"""Who computes: backends of the fused routings, and which of them serves a call.
+"""Who computes: backends of the fused routings and of convolutions, and which of them serves a call.
 
 A backend is an object that says whether it can serve a call and then does its passes, forward and backward. Backends
 register for an algorithm and a type of device. Of those that can serve a call the one that was registered last does, so
@@ -177,7 +177,7 @@ def choose_backend(algorithm: str, plan: Any, tensors: Sequence[Tensor | None], 
         known = ", ".join(dict.fromkeys(one.backend.name for one in _registered if one.algorithm == algorithm))
         reasons.append(f"{algorithm} has no backend {_wanted!r} for {first.device.type} tensors; it has {known}")
     asked = "" if _wanted is None else f", which was asked for (TORCHCAPS_BACKEND or use_backend({_wanted!r}))"
-    raise BackendError(f"no backend{asked} can serve this call of {algorithm} routing. {'; '.join(reasons)}.")
+    raise BackendError(f"no backend{asked} can serve this call of {algorithm}. {'; '.join(reasons)}.")
 
 
 def passed_over(algorithm: str, plan: Any, tensors: Sequence[Tensor | None]) -> dict[str, str]:
