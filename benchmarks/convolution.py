@@ -178,7 +178,7 @@ def check(seconds: float, seed: int) -> None:
         names = ["torch" if way is None else f"{way.name} {way.tile[0]}×{way.tile[1]}" for way in ways]
         rows.append([*n[:2], n.image[0], n.out_channels, n.kernel[0], n.stride[0], n.padding[0], *names,
                      *(f"{ratio:.3f}" for ratio in ratios), f"{worst:.2f}", __version__,
-                     f"{COMMAND} check"])  # fmt: skip
+                     f"{COMMAND} check --seed {seed}"])  # fmt: skip
         if min(ratios) < 0.95 or worst > 2:
             print("slower or less exact:", *rows[-1][:13])
     header = ["batch", "channels", "image", "out_channels", "kernel", "stride", "padding", "forward", "images",

@@ -143,8 +143,8 @@ def predict(plan: Pass, way: Way, costs: Costs, threads: int) -> float:
 def predict_torch(plan: Pass, costs: Costs, threads: int) -> float:
     """Seconds that torch's convolution takes at least.
 
-    It computes whole vectors of output channels, or of input channels for the gradient of images, skips what is outside
-    of the image, and pays for fresh memory for a large result, and for gradients of large images and results.
+    It computes whole vectors of eight output channels or more, or of input channels for the gradient of images, skips
+    what is outside of the image, and pays for fresh memory for a large result, and for gradients of large maps.
     """
     sizes = plan.sizes
     lanes = {
@@ -153,7 +153,7 @@ def predict_torch(plan: Pass, costs: Costs, threads: int) -> float:
         "weight": max(sizes.channels, sizes.out_channels),
     }[plan.name]
     inside = math.prod(map(_inside, sizes.kernel, sizes.stride, sizes.padding, sizes.image, sizes.out))
-    products = sizes.batch * sizes.channels * sizes.out_channels * inside * (-(-lanes // LANES) * LANES / lanes)
+    products = sizes.batch * sizes.channels * sizes.out_channels * inside * (-(-lanes // 8) * 8 / lanes)
     maps = [sizes.batch * sizes.out_channels * math.prod(sizes.out)]
     if plan.name != "forward":
         maps.append(sizes.batch * sizes.channels * math.prod(sizes.image))
