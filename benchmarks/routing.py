@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import csv
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +18,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.memory import peak_extra_memory
+from benchmarks.timing import least_seconds
 from torchcaps import __version__
 from torchcaps.ops import dynamic_routing, routed_linear, routed_path, squash
 from torchcaps.ops.backends import use_backend
@@ -92,19 +92,6 @@ def forward_backward(function: Callable[[Tensor, Tensor], Tensor], poses: Tensor
         return [pose.detach(), *torch.autograd.grad(pose.square().sum(), leaves)]
 
 
-def least_times(functions: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Least seconds of each, over rounds that take turns."""
-    best = dict.fromkeys(functions, float("inf"))
-    for name in functions:
-        functions[name]()
-    for _ in range(rounds):
-        for name, function in functions.items():
-            start = time.perf_counter()
-            function()
-            best[name] = min(best[name], time.perf_counter() - start)
-    return best
-
-
 def check_agreement() -> None:
     """Refuse to go on unless every contestant gives the reference's values and gradients."""
     poses, weight = inputs(torch.float64)
@@ -133,8 +120,8 @@ def measure() -> list[tuple[str, str, float, str]]:
     square = torch.randn(2048, 2048)
     rows: list[tuple[str, str, float, str]] = []
 
-    quick = least_times({"fused": lambda: forward(fused, poses, weight), "sgemm": lambda: square @ square}, 40)
-    slow = least_times(
+    quick = least_seconds({"fused": lambda: forward(fused, poses, weight), "sgemm": lambda: square @ square}, 40)
+    slow = least_seconds(
         {
             "fused": lambda: forward(fused, poses, weight),
             "plain": lambda: forward(einsum_plain, poses, weight),
@@ -147,7 +134,7 @@ def measure() -> list[tuple[str, str, float, str]]:
     rows.append(("forward vs einsum + matmul, votes as they come", "≥ 15", slow["plain"] / mine, "×"))
     rows.append(("forward vs einsum + matmul, votes laid out for it", "", slow["best"] / mine, "×"))
     rows.append(("forward vs broadcast", "≥ 45", slow["broadcast"] / mine, "×"))
-    train = least_times(
+    train = least_seconds(
         {
             f.__name__: lambda f=f: forward_backward(f, poses, weight)
             for f in (fused, fallback, einsum_plain, einsum_matmul, broadcast)
@@ -162,7 +149,7 @@ def measure() -> list[tuple[str, str, float, str]]:
     memory = {name: peak_extra_memory(name) for name in ("fused", "fallback", "einsum_matmul")}
     rows.append(("extra memory, forward + backward", "< 16", memory["fused"], "MB"))
     rows.append(("the same for einsum + autograd", "", memory["einsum_matmul"], "MB"))
-    single = least_times(
+    single = least_seconds(
         {
             "fused": lambda: forward(fused, one, weight),
             "plain": lambda: forward(einsum_plain, one, weight),
@@ -174,7 +161,7 @@ def measure() -> list[tuple[str, str, float, str]]:
     rows.append(("B=1 inference vs einsum + matmul, laid out", "", single["best"] / single["fused"], "×"))
     for letter in ("B", "I", "J"):
         double = inputs(**{letter: 2 * SIZES[letter]})
-        pair = least_times(
+        pair = least_seconds(
             {"one": lambda: forward(fused, poses, weight), "two": lambda d=double: forward(fused, *d)}, 60
         )
         rows.append((f"cost when {letter} doubles", "1.7 … 2.3", pair["two"] / pair["one"], "×"))

@@ -1,7 +1,7 @@
 """When which way of a convolution is taken: the one that measured costs predict to be the fastest.
 
 A way of ours is a sum of work of a few kinds, and the costs of a unit of each were measured (``costs.json``, which
-``python -m benchmarks.convolution`` makes). Of torch's convolution only the least time is known that it can
+``python -m benchmarks.convolution calibrate`` makes). Of torch's convolution only the least time is known that it can
 take: its multiplications at the best rate that was seen. A way of ours is taken if it is predicted to need less than
 that, with a margin. So it is not taken everywhere where it would be faster, but hardly ever where it would not.
 """
